@@ -1,0 +1,66 @@
+"""The command line: a file per command; thin: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from playground import __version__
+from playground.cli.application import Application, common_options
+from playground.cli.data import data
+from playground.cli.list import list_
+from playground.cli.run import run
+from playground.cli.show import show
+from playground.errors import PlaygroundError, RequestError, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="playground")
+@common_options
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Try optimizers and ways of parallel training against each other on real data."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (run, list_, show, data):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    application = Application()
+    try:
+        code = cli.main(arguments, "playground", standalone_mode=False, obj=application)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        code = _complain(error, application, error.format_message(), WRONG_REQUEST)
+    except PlaygroundError as error:
+        code = _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        code = _complain(error, application, "interrupted before anything was written", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read the output has gone; what Python still holds back would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    except Exception as error:
+        message = f"{brief(error)} (a fault of playground's own; --debug shows where)"
+        code = _complain(error, application, message, FAILED)
+    sys.exit(code or DONE)
+
+
+def _complain(error: BaseException, application: Application, message: str, code: int) -> int:
+    if application.debug:
+        traceback.print_exception(error)
+    click.echo(f"error: {message}", err=True)
+    return code

@@ -1,0 +1,73 @@
+"""`playground data`: the data sets, and where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from playground.cli.application import Application, common_options
+from playground.cli.output import json_option, print_json, print_table
+from playground.errors import RequestError, brief
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playground.components import Data
+    from playground.registry import Registration
+
+
+@click.group()
+def data() -> None:
+    """The data sets, and where they are."""
+
+
+@data.command("list")
+@json_option
+@common_options
+@click.pass_obj
+def list_(application: Application, as_json: bool) -> None:
+    """List the data sets with where they lie on this machine, and where they come from."""
+    rows = []
+    for one in application.registry.of_kind("data"):
+        component = cast("Data", one.component)
+        state, path = _state(one)
+        rows.append(
+            {
+                "name": one.name,
+                "summary": component.summary,
+                "state": state,
+                "path": None if path is None else str(path),
+                "origin": component.origin,
+            }
+        )
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ("name", "state", "path", "origin")
+        print_table(columns, [tuple(row[key] or "" for key in columns) for row in rows])
+
+
+@data.command()
+@click.argument("name")
+@common_options
+@click.pass_obj
+def path(application: Application, name: str) -> None:
+    """Print the path of the data set NAME."""
+    registration = application.registry.get("data", name)
+    state, found = _state(registration)
+    if found is None:
+        raise RequestError(f"data '{registration.name}' has no path: {state}")
+    click.echo(found)
+
+
+def _state(registration: Registration) -> tuple[str, Path | None]:
+    """Whether the data is here, not here, or made when it is asked for; and its path."""
+    component = cast("Data", registration.component)
+    if component.path is None:
+        return "made, not read", None
+    try:
+        found = component.locate()
+    except Exception as error:
+        return f"its plugin cannot say: {brief(error)}", None
+    return ("not here", None) if found is None or not found.exists() else ("here", found)

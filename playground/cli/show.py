@@ -1,0 +1,77 @@
+"""`playground show`: one component with its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from playground.cli.application import Application, common_options
+from playground.cli.output import json_option, print_json, print_table
+from playground.components import KINDS, Backend, Component, Data, Model, Optimizer
+from playground.expressions import format_value
+from playground.parameters import REQUIRED, with_help
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("name")
+@json_option
+@common_options
+@click.pass_obj
+def show(application: Application, kind: str, name: str, as_json: bool) -> None:
+    """Show the component NAME of a KIND: its parameters with types and defaults, where it comes from."""
+    registration = application.registry.get(kind, name)
+    parameters = with_help(registration.parameters, registration.factory)
+    component, plugin = registration.component, registration.plugin
+    facts = {
+        "kind": kind,
+        "name": registration.name,
+        "summary": component.summary,
+        "plugin": plugin.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "factory": component.source,
+        **_particulars(component),
+    }
+    rows: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "type": one.type,
+            "default": None if one.default is REQUIRED else one.default,
+            "required": one.default is REQUIRED,
+            "help": one.help,
+        }
+        for one in parameters.values()
+    ]
+    if as_json:
+        print_json({**facts, "parameters": rows})
+        return
+    print_table(("", ""), [(key, str(value)) for key, value in facts.items() if value not in ("", None)])
+    click.echo()
+    if not rows:
+        click.echo("It has no parameters.")
+        return
+    print_table(
+        ("parameter", "type", "default", "help"),
+        [
+            (row["name"], row["type"], "(needed)" if row["required"] else format_value(row["default"]), row["help"])
+            for row in rows
+        ],
+    )
+
+
+def _particulars(component: Component) -> dict[str, Any]:
+    """What only components of this kind have."""
+    match component:
+        case Data():
+            path = component.locate()
+            settings = ", ".join(f"{key}={value}" for key, value in component.settings.items())
+            return {"origin": component.origin, "path": None if path is None else str(path), "settings": settings}
+        case Model():
+            return {"affine": component.affine}
+        case Optimizer():
+            return {"closure": component.closure}
+        case Backend():
+            return {"exact": component.exact}
+    return {}

@@ -1,0 +1,1 @@
+"""Training. Only here and below is torch imported."""

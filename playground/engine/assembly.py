@@ -1,0 +1,100 @@
+"""From an experiment to the parts that are trained: data, objective, backend with its replicas."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from playground.engine import randomness
+from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request
+from playground.engine.batches import Feed, Order, feeds
+from playground.engine.dataset import Dataset
+from playground.engine.objective import Objective, objective_for
+from playground.errors import ComponentError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from playground.experiment import Choice, Experiment
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the training loop works with."""
+
+    dataset: Dataset
+    feeds: dict[str, Feed]
+    order: Order
+    objective: Objective
+    backend: ParallelBackend
+    plan: Plan
+
+
+@contextlib.contextmanager
+def assembled(experiment: Experiment) -> Iterator[Parts]:
+    """Build an experiment's parts, and give everything back at the end: threads, memory, torch's random state.
+
+    Raises RequestError where a component refuses its parameters or the backend its plan.
+    """
+    backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
+    closure = bool(getattr(experiment.optimizer.registration.component, "closure", False))
+    plan = backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure))
+    if plan.processes != 1:
+        raise RequestError(
+            f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
+        )
+    dataset = _built(experiment.data, Dataset)
+    dtype = getattr(torch, experiment.dtype)
+    parts = Parts(
+        dataset,
+        feeds(dataset, dtype, experiment.seed),
+        Order(dataset.rows, experiment.batch_size, experiment.seed),
+        objective_for(dataset.task),
+        backend,
+        plan,
+    )
+    with randomness.preserved(plan.devices):
+        try:
+            backend.setup(plan, Place())
+            backend.prepare(_recipe(experiment, dataset, dtype, closure))
+            yield parts
+        except BaseException as error:
+            backend.close(error)
+            raise
+        backend.close()
+
+
+def _recipe(experiment: Experiment, dataset: Dataset, dtype: torch.dtype, closure: bool) -> Recipe:
+    inputs, outputs = dataset.inputs, dataset.outputs
+
+    def model() -> nn.Module:
+        # Drawn on the CPU in float32 whatever the experiment's dtype and the caller's defaults, so that every device,
+        # backend and precision starts from the same numbers.
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            with randomness.drawing(experiment.seed, "weights"), torch.device("cpu"):
+                built = _built(experiment.model, nn.Module, inputs, outputs)
+        finally:
+            torch.set_default_dtype(default)
+        return built.to(dtype)
+
+    def optimizer(parameters: Iterable[nn.Parameter]) -> Optimizer:
+        return _built(experiment.optimizer, Optimizer, parameters)
+
+    return Recipe(model, optimizer, closure, experiment.seed)
+
+
+def _built(choice: Choice, wanted: type[T], *leading: object) -> T:
+    built = choice.build(*leading)
+    if not isinstance(built, wanted):
+        raise ComponentError(f"{choice.registration} gives a {type(built).__name__}, not a {wanted.__name__}")
+    return built

@@ -1,0 +1,235 @@
+"""ReplicaBackend: all of the contract for full copies of a model in one process, but for the reduction."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
+from playground.engine.devices import Devices, resolve
+from playground.engine.state import load_optimizer_state, on_cpu, optimizer_state
+from playground.engine.team import Concurrency, Team, step_together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor, nn
+
+    from playground.engine.batches import Shard
+    from playground.engine.objective import Objective
+
+
+class Replica:
+    """A copy of the model on a device, and its optimizer."""
+
+    def __init__(self, model: nn.Module, device: torch.device, recipe: Recipe) -> None:
+        self.device = device
+        self.model = model.to(device)
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = recipe.optimizer(self.model.parameters())
+        self._divisors: dict[int, Tensor] = {}
+
+    def differentiate(self, shard: Shard, count: int, objective: Objective) -> Tensor:
+        """Set the gradients of (the shard's summed loss ÷ count); gives the summed loss, of shape ()."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        total: Tensor | None = None
+        for inputs, targets in shard:
+            loss = objective.loss(self.model(inputs.to(self.device)), targets.to(self.device))
+            loss.backward(self._share_of_one(count, loss))  # type: ignore[no-untyped-call]
+            total = loss.detach() if total is None else total + loss.detach()
+        return torch.zeros((), device=self.device) if total is None else total
+
+    @torch.no_grad()
+    def evaluate(self, shard: Shard, objective: Objective) -> dict[str, Tensor]:
+        """The loss and metrics summed over the shard's rows; empty for an empty shard."""
+        sums: dict[str, Tensor] = {}
+        for inputs, targets in shard:
+            targets = targets.to(self.device)
+            outputs = self.model(inputs.to(self.device))
+            found = {"loss": objective.loss(outputs, targets), **objective.metrics(outputs, targets)}
+            for name, value in found.items():
+                sums[name] = sums[name] + value if name in sums else value
+        return sums
+
+    def fingerprint(self) -> str:
+        """A digest of the parameters."""
+        digest = hashlib.sha256()
+        for parameter in self.model.parameters():
+            digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def _share_of_one(self, count: int, loss: Tensor) -> Tensor:
+        """1 ÷ count as the gradient to start from: spares a division forward and one backward in every step."""
+        share = self._divisors.get(count)
+        if share is None or share.dtype != loss.dtype:
+            share = self._divisors[count] = torch.full_like(loss, 1 / count, requires_grad=False)
+        return share
+
+
+class ReplicaBackend(ParallelBackend):
+    """Full copies of the model on devices of this process, each with an optimizer of its own.
+
+    A subclass gives one method, `reduce`. Its own parameters come with those of this class:
+
+    Args:
+        devices: a number of replicas, `auto`, or devices such as `cpu,cpu` or `cuda:0,cuda:2`.
+        concurrency: how replicas on the CPU run: `threads`, in `turns`, or `auto` (threads where a replica's part of a
+            step takes long enough to be worth one); the numbers are the same.
+    """
+
+    cpu_replicas = 2
+    """How many replicas `auto` makes on the CPU where there is no accelerator."""
+
+    replicas: list[Replica]
+
+    def __init__(self, devices: Devices = "auto", concurrency: Concurrency = "auto") -> None:
+        self.devices = devices
+        self.concurrency = concurrency
+        self.replicas = []
+        self._team: Team | None = None
+        self._threads_before = torch.get_num_threads()
+
+    @abstractmethod
+    def reduce(self, gradients: list[list[Tensor]]) -> int:
+        """Make the gradients of all replicas one, in place; give the bytes that went between replicas.
+
+        gradients: for each replica the gradients of its parameters, in the order of the parameters; parameters that
+            have no gradient on any replica are left out. A replica's gradients are those of the loss summed over its
+            own rows ÷ the rows of the global batch. An exact backend leaves their sum on every replica.
+        """
+
+    def plan(self, request: Request) -> Plan:
+        devices = resolve(self.devices, self.cpu_replicas)
+        on_cpu = sum(device.type == "cpu" for device in devices)
+        return Plan(devices, threads=max(1, request.threads // max(1, on_cpu)))
+
+    def setup(self, plan: Plan, place: Place) -> None:
+        self._plan = plan
+        self._threads_before = torch.get_num_threads()
+        # Threads that start later take the number over, so it is set here, before there are any.
+        torch.set_num_threads(plan.threads)
+
+    def prepare(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        model = recipe.model()
+        # Moving a model to the device that it is on gives the same tensors again, so the copies are made first.
+        copies = [model, *(copy.deepcopy(model) for _ in self._plan.devices[1:])]
+        self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._plan.devices, strict=True)]
+        self._team = Team(self._plan.devices, recipe.seed, self.concurrency)
+
+    @property
+    def team(self) -> Team:
+        if self._team is None:
+            raise RuntimeError("the backend has not been prepared")
+        return self._team
+
+    def shard(self, rows: Tensor) -> list[Tensor]:
+        if len(self.replicas) == 1:
+            return [rows]
+        return list(rows.tensor_split(len(self.replicas)))
+
+    def step(self, shards: Sequence[Shard], count: int, objective: Objective) -> StepResult:
+        evaluations: list[tuple[Tensor, int]] = []
+
+        def evaluate() -> Tensor:
+            evaluations.append(self._gradient(shards, count, objective))
+            return evaluations[-1][0] / count
+
+        if self._recipe.closure:
+            step_together([replica.optimizer for replica in self.replicas], evaluate)
+        else:
+            evaluations.append(self._gradient(shards, count, objective))
+            self.team.each(lambda replica: self.replicas[replica].optimizer.step())
+        return StepResult(evaluations[0][0], sum(moved for _, moved in evaluations))
+
+    def evaluate(self, shards: Sequence[Shard], objective: Objective) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        with self._evaluation():
+            for sums in self.team.each(lambda replica: self.replicas[replica].evaluate(shards[replica], objective)):
+                for name, value in sums.items():
+                    totals[name] = totals.get(name, 0.0) + float(value)
+        return totals
+
+    @property
+    def lr(self) -> float | None:
+        lr = self.replicas[0].optimizer.param_groups[0].get("lr")
+        return None if lr is None else float(lr)
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for replica in self.replicas:
+            for group in replica.optimizer.param_groups:
+                group["lr"] = value
+
+    def state_dict(self) -> dict[str, Any]:
+        first = self.replicas[0]
+        return {
+            "model": on_cpu(dict(first.model.state_dict())),
+            "optimizer": optimizer_state(first.optimizer, first.model),
+            "streams": on_cpu(self.team.streams()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for replica in self.replicas:
+            replica.model.load_state_dict(state["model"], strict=True)
+            # torch keeps a reference to what it loads, and replicas must not share a state.
+            load_optimizer_state(replica.optimizer, replica.model, copy.deepcopy(state["optimizer"]))
+        if len(state["streams"]) == len(self.replicas):
+            self.team.restore(state["streams"])
+
+    def fingerprint(self) -> list[str]:
+        return [replica.fingerprint() for replica in self.replicas]
+
+    def close(self, error: BaseException | None = None) -> None:
+        if self._team is not None:
+            self._team.close()
+        torch.set_num_threads(self._threads_before)
+
+    def _gradient(self, shards: Sequence[Shard], count: int, objective: Objective) -> tuple[Tensor, int]:
+        """Put the global batch's gradient on every replica; gives the summed loss and the bytes moved."""
+        losses = self.team.train(lambda number: self.replicas[number].differentiate(shards[number], count, objective))
+        if len(self.replicas) == 1:
+            return losses[0], 0
+        loss = losses[0]
+        for other in losses[1:]:
+            loss = loss + other.to(loss.device)
+        return loss, self.reduce(self._gradients())
+
+    def _gradients(self) -> list[list[Tensor]]:
+        """Each replica's gradients; zeros where it has none but another replica does."""
+        columns = []
+        for parameters in zip(*(replica.parameters for replica in self.replicas), strict=True):
+            if any(parameter.grad is not None for parameter in parameters):
+                for parameter in parameters:
+                    if parameter.grad is None:
+                        parameter.grad = torch.zeros_like(parameter)
+                columns.append([parameter.grad for parameter in parameters])
+        return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in self.replicas]
+
+    @contextlib.contextmanager
+    def _evaluation(self) -> Iterator[None]:
+        """Every replica in eval mode with the first one's buffers; afterwards each as it was, module by module."""
+        modes = [(module, module.training) for replica in self.replicas for module in replica.model.modules()]
+        first, *others = [list(replica.model.buffers()) for replica in self.replicas]
+        kept = [[buffer.clone() for buffer in buffers] for buffers in others]
+        with torch.no_grad():
+            for buffers in others:
+                for mine, its in zip(buffers, first, strict=True):
+                    mine.copy_(its)
+        for replica in self.replicas:
+            replica.model.eval()
+        try:
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+            with torch.no_grad():
+                for buffers, values in zip(others, kept, strict=True):
+                    for buffer, value in zip(buffers, values, strict=True):
+                        buffer.copy_(value)

@@ -1,0 +1,169 @@
+"""The same work for every replica of this process: one after another, or each in a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import torch
+
+from playground.engine import randomness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+T = TypeVar("T")
+
+Concurrency = Literal["auto", "threads", "turns"]
+
+TRIALS = 3
+"""How many steps are taken in turn and timed before threads may be used; the first ones also warm torch up."""
+
+WORTH_A_THREAD = 1e-3
+"""Seconds of work of one replica below which handing it to a thread, and sharing the interpreter, costs more."""
+
+
+class Team:
+    """Runs a function of the replica's number for every replica of this process.
+
+    On the CPU each replica gets a thread, if its work is long enough to be worth one (`auto`); kernels on accelerators
+    run at the same time anyway, each on its device's stream. The results do not depend on the choice. A model that
+    draws random numbers (dropout) is always run in turn where replicas share a device: they share its generator too,
+    and each replica has a stream of its own, which only taking turns can keep.
+    """
+
+    def __init__(self, devices: tuple[torch.device, ...], seed: int, concurrency: Concurrency = "auto") -> None:
+        self._devices = devices
+        self._wanted = concurrency
+        self._pool: ThreadPoolExecutor | None = None
+        self._draws = False
+        self._trials: list[float] = []
+        self._streams = [randomness.stream(seed, "dropout", replica, device) for replica, device in enumerate(devices)]
+        self._shared = len(set(devices)) < len(devices)
+        self.restore(self._streams)
+
+    def each(self, work: Callable[[int], T]) -> list[T]:
+        """The results of work that draws no random numbers, in the order of the replicas."""
+        replicas = range(len(self._devices))
+        if self._pool is None:
+            return [work(replica) for replica in replicas]
+        futures = [self._pool.submit(work, replica) for replica in replicas]
+        # All must be finished before one failure is reported, or a thread would still be at work on a closed backend.
+        wait(futures)
+        return [future.result() for future in futures]
+
+    def train(self, work: Callable[[int], T]) -> list[T]:
+        """The results of a training step's work, each replica drawing from its own stream."""
+        if len(self._devices) == 1:
+            return [work(0)]
+        if len(self._trials) < TRIALS:
+            return self._try(work)
+        if self._draws:
+            return self._in_turn(work)
+        if self._pool is None or not self._shared:
+            return self.each(work)
+        before = self._states()
+        results = self.each(work)
+        if _moved(before, self._states()):
+            raise RuntimeError(
+                f"the model drew random numbers, which it did not in its first {TRIALS} steps; replicas that draw must "
+                "take turns to be reproducible: ask the backend for concurrency=turns"
+            )
+        return results
+
+    def streams(self) -> list[Tensor]:
+        """The state of each replica's stream of random numbers."""
+        return list(self._streams) if self._shared else self._states()
+
+    def restore(self, streams: list[Tensor]) -> None:
+        """Go on from these streams, one for each replica."""
+        self._streams = list(streams)
+        # A replica alone on its device has the device's generator to itself; those that share one swap theirs in.
+        if not self._shared:
+            for device, state in zip(self._devices, streams, strict=True):
+                randomness.set_state(device, state)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _in_turn(self, work: Callable[[int], T]) -> list[T]:
+        results = []
+        for replica, device in enumerate(self._devices):
+            randomness.set_state(device, self._streams[replica])
+            results.append(work(replica))
+            self._streams[replica] = randomness.get_state(device)
+        return results
+
+    def _try(self, work: Callable[[int], T]) -> list[T]:
+        before = list(self._streams)
+        started = time.perf_counter()
+        results = self._in_turn(work)
+        self._trials.append((time.perf_counter() - started) / len(self._devices))
+        self._draws = self._draws or (self._shared and _moved(before, self._streams))
+        if len(self._trials) == TRIALS and not self._draws and self._worth_threads():
+            self._pool = ThreadPoolExecutor(len(self._devices), thread_name_prefix="replica")
+        return results
+
+    def _states(self) -> list[Tensor]:
+        return [randomness.get_state(device) for device in self._devices]
+
+    def _worth_threads(self) -> bool:
+        if self._wanted == "auto":
+            return self._devices[0].type == "cpu" and min(self._trials) > WORTH_A_THREAD
+        return self._wanted == "threads"
+
+
+def _moved(before: list[Tensor], after: list[Tensor]) -> bool:
+    return not all(map(torch.equal, before, after))
+
+
+def step_together(optimizers: list[Optimizer], evaluate: Callable[[], Any]) -> None:
+    """Take a step of optimizers that evaluate loss and gradient again within a step, all at once.
+
+    Equal replicas ask for equal evaluations. Each optimizer runs in a thread and meets the others whenever it asks for
+    an evaluation; one evaluation, of every replica at the common point, answers them all.
+    Raises RuntimeError where the replicas do not ask alike, and whatever an evaluation or an optimizer raises.
+    """
+    if len(optimizers) == 1:
+        optimizers[0].step(torch.enable_grad()(evaluate))
+        return
+    asked = [True] * len(optimizers)
+    loss: list[Any] = []
+
+    def answer() -> None:
+        if all(asked):
+            # Gradients are off in an optimizer's step, and each thread has a switch of its own.
+            with torch.enable_grad():
+                loss[:] = [evaluate()]
+        elif any(asked):
+            raise RuntimeError("the replicas' optimizers are out of step: some have finished and some have not")
+
+    meeting = threading.Barrier(len(optimizers), action=answer)
+
+    def advance(replica: int) -> None:
+        def meet() -> Any:
+            meeting.wait()
+            return loss[0]
+
+        try:
+            optimizers[replica].step(meet)
+            asked[replica] = False
+            meeting.wait()
+        except BaseException:
+            meeting.abort()
+            raise
+
+    with ThreadPoolExecutor(len(optimizers)) as pool:
+        futures = [pool.submit(advance, replica) for replica in range(len(optimizers))]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    # Those who only waited in vain are not the cause.
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error

@@ -1,0 +1,39 @@
+"""What the project raises on purpose: every message is one or two lines for the person who made the request."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PlaygroundError(Exception):
+    """Something went wrong whose message says what, where, and what to do."""
+
+
+class RequestError(PlaygroundError):
+    """The request was wrong or cannot be met here; nothing was run and nothing was written."""
+
+
+class ComponentError(RequestError):
+    """A component's factory could not be loaded or refused its arguments; the cause is chained."""
+
+
+class RunFailedError(PlaygroundError):
+    """A run failed after it had begun; its record is kept and the cause is chained."""
+
+
+def brief(error: BaseException, limit: int = 400) -> str:
+    """An exception as one line: its type, and its message without line breaks, cut at `limit` characters."""
+    message = " ".join(str(error).split())
+    if len(message) > limit:
+        message = message[: limit - 1] + "…"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'adagrad'?` where a known word is close, else an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

@@ -1,0 +1,204 @@
+"""Experiment: all that determines a run, put together from defaults, a file and flags, and validated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, cast
+
+from playground.components import KINDS, Data
+from playground.errors import RequestError, did_you_mean
+from playground.expressions import format_expression, parse
+from playground.parameters import REQUIRED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playground.registry import Registration, Registry
+
+SHORTCUTS = {"lr": "optimizer", "devices": "backend"}
+"""Words that are a parameter of a component, since people ask for them most."""
+
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A component and the parameters that were asked for; the rest are its defaults."""
+
+    registration: Registration
+    asked: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, registration: Registration, asked: Mapping[str, Any]) -> Choice:
+        """Validate what was asked for. Raises RequestError on an unknown, missing or ill-typed parameter."""
+        known = registration.parameters
+        fitted = {}
+        for key, value in asked.items():
+            if key not in known and not known.open:
+                hint = did_you_mean(key, known) or f"; it has: {', '.join(known) or 'none'}"
+                raise RequestError(f"{registration.kind} '{registration.name}' has no parameter '{key}'{hint}")
+            try:
+                fitted[key] = known[key].fit(value) if key in known else value
+            except ValueError as error:
+                raise RequestError(f"{registration.kind} '{registration.name}': {error}") from None
+        missing = [name for name, one in known.items() if one.default is REQUIRED and name not in fitted]
+        if missing:
+            raise RequestError(f"{registration.kind} '{registration.name}' needs a value for {', '.join(missing)}")
+        return cls(registration, fitted)
+
+    @property
+    def name(self) -> str:
+        return self.registration.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters: the defaults, and what was asked for."""
+        return {name: one.default for name, one in self.registration.parameters.items()} | dict(self.asked)
+
+    def build(self, *leading: Any) -> Any:
+        """What the component's factory makes. Raises ComponentError."""
+        return self.registration.build(*leading, **self.asked)
+
+    def __str__(self) -> str:
+        return format_expression(self.name, dict(self.asked))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that determines a run.
+
+    epochs: passes over the training rows. batch_size: rows of a global batch, over all replicas.
+    seed: of initial weights, order of rows, dropout. eval_every: samples between evaluations; None: once an epoch.
+    dtype: `float32` or `float64`.
+    """
+
+    data: Choice
+    model: Choice
+    optimizer: Choice
+    backend: Choice
+    epochs: int = 4
+    batch_size: int = 10
+    seed: int = 0
+    eval_every: int | None = None
+    dtype: str = "float32"
+
+    @classmethod
+    def of(cls, registry: Registry, *layers: Mapping[str, Any]) -> Experiment:
+        """Put an experiment together from layers of words, the later ones beating the earlier ones.
+
+        A layer maps words (the fields above, `lr`, `devices`) to values; a component is an expression or a table with
+        its `name` and parameters. A component that a later layer names brings its own defaults: the learning rate of
+        the one that it replaces does not stick to it. Raises RequestError on anything that is not right.
+        """
+        words: dict[str, Any] = {}
+        for layer in layers:
+            words = _over(words, _normal(layer))
+        choices: dict[str, Choice] = {}
+        settings: Mapping[str, Any] = {}
+        for kind in KINDS:
+            name, asked = words.get(kind, (None, {}))
+            if name is None and kind == "model" and "model" in settings:
+                name, given = parse(settings["model"])
+                asked = {**given, **asked}
+            registration = registry.default(kind) if name is None else registry.get(kind, name)
+            if kind == "data":
+                settings = cast("Data", registration.component).settings
+            choices[kind] = Choice.of(registration, asked)
+        plain = {key: value for key, value in (*settings.items(), *words.items()) if key not in KINDS}
+        for key, value in plain.items():
+            _VALIDATE[key](key, value)
+        _positive("lr", choices["optimizer"].parameters.get("lr"))
+        return cls(**{**choices, **plain})
+
+    def __getitem__(self, kind: str) -> Choice:
+        return cast("Choice", getattr(self, kind))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The experiment in the words that `of` takes, every parameter spelt out."""
+        found: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            found[field.name] = {"name": value.name, **value.parameters} if isinstance(value, Choice) else value
+        return found
+
+    @property
+    def identity(self) -> str:
+        """A digest that two experiments share if and only if they are the same in every parameter."""
+        text = json.dumps(self.to_dict(), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The words of an experiment file (TOML). Raises RequestError, naming the file and what is wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(f"cannot read the experiment file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"the experiment file {path} is not TOML: {error}") from error
+
+
+def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer with underscores in its words, components as (name or None, parameters), and shortcuts put into them."""
+    words: dict[str, Any] = {}
+    known = [*(field.name for field in fields(Experiment)), *SHORTCUTS]
+    for word, value in layer.items():
+        key = word.replace("-", "_")
+        if key not in known:
+            hint = did_you_mean(key, known) or f"; it has: {', '.join(known)}"
+            raise RequestError(f"an experiment has no '{word}'{hint}")
+        if value is not None:
+            words[key] = _component(key, value) if key in KINDS else value
+    for shortcut, kind in SHORTCUTS.items():
+        if shortcut in words:
+            name, parameters = words.get(kind, (None, {}))
+            if shortcut in parameters:
+                raise RequestError(f"'{shortcut}' is given twice: by itself and in {kind} '{name}'")
+            words[kind] = (name, {**parameters, shortcut: words.pop(shortcut)})
+    return words
+
+
+def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    merged = {**lower, **upper}
+    for kind in KINDS:
+        if kind in upper and upper[kind][0] is None and kind in lower:
+            name, parameters = lower[kind]
+            merged[kind] = (name, {**parameters, **upper[kind][1]})
+    return merged
+
+
+def _component(kind: str, value: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return value["name"], {key: item for key, item in value.items() if key != "name"}
+    raise RequestError(f"{kind} must be an expression (NAME:KEY=VALUE) or a table with a name, not {value!r}")
+
+
+def _whole(least: int, name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise RequestError(f"{name.replace('_', '-')} must be a whole number, {least} or more, not {value!r}")
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, int | float) and not (math.isfinite(value) and value > 0):
+        raise RequestError(f"{name} must be a positive, finite number, not {value!r}")
+
+
+def _known_dtype(name: str, value: Any) -> None:
+    if value not in DTYPES:
+        raise RequestError(f"{name} must be {' or '.join(DTYPES)}, not {value!r}{did_you_mean(str(value), DTYPES)}")
+
+
+_VALIDATE = {
+    "epochs": lambda name, value: _whole(1, name, value),
+    "batch_size": lambda name, value: _whole(1, name, value),
+    "seed": lambda name, value: _whole(0, name, value),
+    "eval_every": lambda name, value: _whole(1, name, value),
+    "dtype": _known_dtype,
+}

@@ -1,0 +1,156 @@
+"""Loading plugins under a guard: what each provides, or why it cannot be used and what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pluggy
+
+from playground import hookspecs
+from playground.components import KINDS, Component
+from playground.errors import brief, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.metadata import EntryPoint
+
+HOOKS = {kind: f"playground_{kind}" if kind == "data" else f"playground_{kind}s" for kind in KINDS}
+
+Status = Literal["ok", "broken", "clashing", "disabled"]
+
+
+@dataclass
+class Plugin:
+    """One entry point: where it comes from, and whether it can be used.
+
+    name: the entry point's name. module: what it points to.
+    status: `ok`, `broken`, `clashing` or `disabled`; where it is not ok, `reason` says why and `mend` what to do.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+    status: Status = "ok"
+    reason: str = ""
+    mend: str = ""
+
+    @classmethod
+    def of(cls, entry_point: EntryPoint) -> Plugin:
+        """The plugin that an entry point names, before it is loaded."""
+        distribution = getattr(entry_point, "dist", None)
+        if distribution is None:
+            return cls(entry_point.name, entry_point.value, "unknown", "unknown")
+        return cls(entry_point.name, entry_point.value, distribution.name, distribution.version)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.distribution}/{self.name}"
+
+    def answers_to(self, name: str) -> bool:
+        """Whether `name` is this plugin's entry point, module or distribution."""
+        return name in (self.name, self.qualified, self.module, self.module.partition(":")[0], self.distribution)
+
+    def mark(self, status: Status, reason: str, mend: str) -> None:
+        self.status, self.reason, self.mend = status, reason, mend
+
+
+class Loader:
+    """Loads plugins one by one into one pluggy manager, and calls their hooks."""
+
+    def __init__(self) -> None:
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._loaded: list[tuple[Plugin, object]] = []
+
+    def load(self, entry_point: EntryPoint, plugin: Plugin) -> list[Component]:
+        """The components that the plugin provides; none, and the plugin marked as broken, where it cannot be used."""
+        mend = f"its author must change it; until then: --no-plugin {plugin.name}"
+        try:
+            # What a plugin prints while it is imported must not end up in the middle of somebody's JSON.
+            with contextlib.redirect_stdout(sys.stderr):
+                try:
+                    implementation = entry_point.load()
+                except (Exception, SystemExit) as error:
+                    mend = f"repair or reinstall it, or remove it: pip uninstall {plugin.distribution}"
+                    raise _UnusableError(f"import failed: {brief(error)}") from error
+                return self._register(implementation, plugin)
+        except _UnusableError as error:
+            plugin.mark("broken", str(error), mend)
+            return []
+
+    def notify(self, hook: str, report: Callable[[str], None], arguments: dict[str, Any]) -> None:
+        """Call a hook of the run's life on every plugin; what one raises goes to `report`, and the rest are called."""
+        for plugin, implementation in self._loaded:
+            try:
+                self._call(hook, implementation, arguments)
+            except Exception as error:
+                report(f"plugin {plugin.qualified} failed in {hook}: {brief(error)}")
+
+    def _register(self, implementation: object, plugin: Plugin) -> list[Component]:
+        for other, loaded in self._loaded:
+            if loaded is implementation:
+                raise _UnusableError(f"points to the same module as the plugin {other.qualified}")
+        self._loaded.append((plugin, implementation))
+        try:
+            self._manager.register(implementation, plugin.qualified)
+            if not self._manager.get_hookcallers(implementation):
+                raise _UnusableError("implements no hook: its functions must be marked with @playground.hookimpl")
+            self._manager.check_pending()
+            return [component for kind in KINDS for component in self._provided(kind, implementation)]
+        except (Exception, SystemExit) as error:
+            self._loaded.pop()
+            if self._manager.is_registered(implementation):
+                self._manager.unregister(implementation)
+            if isinstance(error, pluggy.PluginValidationError):
+                raise _UnusableError(f"does not fit the hooks: {_explained(error)}") from error
+            if isinstance(error, _UnusableError):
+                raise
+            raise _UnusableError(f"registration failed: {brief(error)}") from error
+
+    def _provided(self, kind: str, implementation: object) -> list[Component]:
+        wanted, hook = KINDS[kind], HOOKS[kind]
+        components: list[Component] = []
+        for items in self._listed(hook, implementation):
+            for item in items:
+                if not isinstance(item, wanted):
+                    raise _UnusableError(f"{hook} listed a {type(item).__name__}, not a {wanted.__name__}")
+                if any(item.name == other.name for other in components):
+                    raise _UnusableError(f"{hook} listed two {kind} components named '{item.name}'")
+                components.append(item)
+        return components
+
+    def _listed(self, hook: str, implementation: object) -> list[list[Any]]:
+        try:
+            answers = self._call(hook, implementation, {})
+            for answer in answers:
+                if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
+                    raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
+            return [list(answer) for answer in answers]
+        except _UnusableError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise _UnusableError(f"{hook} raised {brief(error)}") from error
+
+    def _call(self, hook: str, implementation: object, arguments: dict[str, Any]) -> list[Any]:
+        others = [other for _, other in self._loaded if other is not implementation]
+        answers: list[Any] = self._manager.subset_hook_caller(hook, remove_plugins=others)(**arguments)
+        return answers
+
+
+class _UnusableError(Exception):
+    """A plugin cannot be used; the message is the reason that its row shows."""
+
+
+def _explained(error: pluggy.PluginValidationError) -> str:
+    """pluggy's complaint, with the hook that was probably meant."""
+    message = " ".join(str(error).split())
+    known = [name for name in vars(hookspecs) if name.startswith("playground_")]
+    for word in message.replace("'", " ").split():
+        if word.startswith("playground_") and word not in known:
+            return f"there is no hook '{word}'{did_you_mean(word, known)}"
+    return message

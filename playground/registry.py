@@ -1,0 +1,201 @@
+"""Where each component comes from, and look-up by name.
+
+Plugins are found by their entry points in the group `playground`. Each is loaded on its own under a guard: one that
+cannot be used becomes a row with its reason and its mend, and everything else works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from playground.components import KINDS, Component, resolve
+from playground.errors import ComponentError, PlaygroundError, RequestError, brief, did_you_mean
+from playground.loader import Loader, Plugin
+from playground.parameters import Parameters, parameters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from importlib.metadata import EntryPoint
+
+GROUP = "playground"
+DISABLE = "PLAYGROUND_DISABLE_PLUGINS"
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A component, and the plugin that provides it."""
+
+    component: Component
+    plugin: Plugin
+    name: str
+    """What the user types: the component's own name; qualified where several plugins provide it."""
+
+    @property
+    def kind(self) -> str:
+        return self.component.kind
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """The component's name, plugin, distribution and version, as a run records them."""
+        return {
+            "name": self.component.name,
+            "plugin": self.plugin.name,
+            "distribution": self.plugin.distribution,
+            "version": self.plugin.version,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}' (plugin {self.plugin.qualified} {self.plugin.version})"
+
+    @cached_property
+    def factory(self) -> Callable[..., Any]:
+        """The factory, imported. Raises ComponentError."""
+        with self._guard("cannot be loaded"):
+            return resolve(self.component.factory)
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters of the factory, with the component's defaults. Raises ComponentError."""
+        factory = self.factory
+        with self._guard("has parameters that cannot be read"):
+            return parameters_of(factory, self.component.leading, self.component.defaults)
+
+    def build(self, *leading: Any, **parameters: Any) -> Any:
+        """Call the factory with the component's defaults and these parameters.
+
+        Raises ComponentError, which names the component, its plugin and the cause, where the factory raises.
+        """
+        with self._guard("cannot be built"):
+            return self.factory(*leading, **{**self.component.defaults, **parameters})
+
+    @contextlib.contextmanager
+    def _guard(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except PlaygroundError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ComponentError(f"{self} {what}: {brief(error)}") from error
+
+
+class Registry:
+    """The plugins of this interpreter and their components. Made per application, never a global.
+
+    plugins: every plugin, usable or not, by name.
+    components: the components of the usable ones, by kind and name.
+    """
+
+    def __init__(self, *, disable: Iterable[str] = (), entry_points: Iterable[EntryPoint] | None = None) -> None:
+        """Find and load the plugins.
+
+        disable: names of plugins (entry point, module or distribution) that are not even imported; those that the
+            environment variable PLAYGROUND_DISABLE_PLUGINS lists are added.
+        entry_points: the entry points to load; by default those that the installed distributions declare.
+        Raises RequestError where `disable` names no plugin.
+        """
+        if entry_points is None:
+            entry_points = importlib.metadata.entry_points(group=GROUP)
+        found = [(entry, Plugin.of(entry)) for entry in sorted(entry_points, key=lambda one: (one.name, one.value))]
+        self.plugins = [plugin for _, plugin in found]
+        disabled = self._disabled(list(disable))
+        self._loader = Loader()
+        provided: list[tuple[Component, Plugin]] = []
+        for entry_point, plugin in found:
+            if any(plugin.answers_to(name) for name in disabled):
+                plugin.mark("disabled", "disabled by request", f"leave it out of --no-plugin and of ${DISABLE}")
+            else:
+                provided += [(component, plugin) for component in self._loader.load(entry_point, plugin)]
+        self.components = sorted(
+            (Registration(component, plugin, _spoken(component, plugin, provided)) for component, plugin in provided),
+            key=lambda one: (list(KINDS).index(one.kind), one.component.name, one.plugin.qualified),
+        )
+        self._mark_clashes()
+
+    def of_kind(self, kind: str) -> list[Registration]:
+        """The components of a kind, by name."""
+        return [one for one in self.components if one.kind == kind]
+
+    def get(self, kind: str, name: str) -> Registration:
+        """The component of that kind with that name, bare or qualified (`distribution/name` or `plugin/name`).
+
+        Raises RequestError where there is none (with a suggestion) or where the name is ambiguous (with all that
+        it could mean).
+        """
+        owner, _, bare = name.rpartition("/")
+        matches = [
+            one
+            for one in self.of_kind(kind)
+            if one.component.name == bare and (not owner or owner in (one.plugin.distribution, one.plugin.name))
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            meant = " or ".join(f"'{one.name}'" for one in matches)
+            raise RequestError(f"{kind} '{name}' is provided by {len(matches)} plugins: say {meant}")
+        names = [one.name for one in self.of_kind(kind)]
+        hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+        unusable = [plugin.name for plugin in self.plugins if plugin.status in ("broken", "disabled")]
+        note = f" (not loaded: {', '.join(unusable)}; 'playground list' says why)" if unusable else ""
+        raise RequestError(f"unknown {kind} '{name}'{hint}{note}")
+
+    def default(self, kind: str) -> Registration:
+        """The component that a run takes where none of this kind is asked for.
+
+        Raises RequestError where no plugin, or more than one, offers one.
+        """
+        offers = [one for one in self.of_kind(kind) if one.component.default]
+        if len(offers) == 1:
+            return offers[0]
+        names = ", ".join(one.name for one in offers)
+        found = f"several are offered as the default: {names}" if offers else "none is offered as the default"
+        raise RequestError(f"no {kind} was chosen, and {found}; choose one with --{kind}")
+
+    def notify(self, hook: str, report: Callable[[str], None], **arguments: Any) -> None:
+        """Call a hook of the run's life on every plugin; what one raises goes to `report`, and the rest are called."""
+        self._loader.notify(hook, report, arguments)
+
+    def _disabled(self, asked: list[str]) -> list[str]:
+        for name in asked:
+            if not any(plugin.answers_to(name) for plugin in self.plugins):
+                names = [plugin.name for plugin in self.plugins]
+                hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+                raise RequestError(f"no plugin '{name}' to disable{hint}")
+        # The environment outlives a plugin that was uninstalled, so a name there that fits nothing is not an error.
+        return asked + [name.strip() for name in os.environ.get(DISABLE, "").split(",") if name.strip()]
+
+    def _mark_clashes(self) -> None:
+        for plugin in self.plugins:
+            namesakes = [other for other in self.plugins if other is not plugin and other.name == plugin.name]
+            if namesakes and plugin.status == "ok":
+                owners = ", ".join(other.distribution for other in namesakes)
+                plugin.mark(
+                    "clashing",
+                    f"the entry point '{plugin.name}' of {plugin.distribution} is also declared by {owners}",
+                    f"uninstall one, or disable one by its distribution: --no-plugin {namesakes[0].distribution}",
+                )
+        for one in self.components:
+            rivals = [
+                other.plugin.qualified
+                for other in self.of_kind(one.kind)
+                if other is not one and other.component.name == one.component.name
+            ]
+            if rivals and one.plugin.status == "ok":
+                one.plugin.mark(
+                    "clashing",
+                    f"{one.kind} '{one.component.name}' is also provided by {', '.join(rivals)}",
+                    f"say '{one.name}', or disable one: --no-plugin {one.plugin.name}",
+                )
+
+
+def _spoken(component: Component, plugin: Plugin, provided: list[tuple[Component, Plugin]]) -> str:
+    """The shortest name that means this component alone."""
+    owners = [owner for other, owner in provided if (other.kind, other.name) == (component.kind, component.name)]
+    if len(owners) == 1:
+        return component.name
+    within = [owner for owner in owners if owner.distribution == plugin.distribution]
+    return f"{plugin.distribution if len(within) == 1 else plugin.name}/{component.name}"

@@ -1,0 +1,1 @@
+"""Runs: executing an experiment, and the record of it on disk."""

@@ -1,0 +1,124 @@
+"""A run's directory: the truth about a run.
+
+<UTC time>-<6 hex>/
+  run.json        written once, before the first step
+  metrics.jsonl   a line for each record, appended and handed to the system as it is made
+  summary.json    how it ended; written to a temporary file and renamed
+  figure.svg      the curve
+  log.txt         notes, and the traceback of a failure
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import shutil
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from playground.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class RunDirectory:
+    """The only writer of a run's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._metrics = (path / "metrics.jsonl").open("a", encoding="utf-8")
+
+    @classmethod
+    def create(cls, root: Path, facts: Mapping[str, Any]) -> RunDirectory:
+        """Claim a new directory under `root` and write run.json.
+
+        Raises RequestError, leaving nothing behind, where that cannot be done.
+        """
+        path: Path | None = None
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            path = _claim(root)
+            _write(path / "run.json", _json({"name": path.name, "created": now(), **facts}))
+            return cls(path)
+        except OSError as error:
+            if path is not None:
+                shutil.rmtree(path, ignore_errors=True)
+            raise RequestError(
+                f"cannot make a run in '{root}': {error.strerror}; choose another place with --out"
+            ) from error
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a line to metrics.jsonl; when this returns the line has left the process."""
+        self._metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
+        self._metrics.flush()
+
+    def summarise(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json whole or not at all."""
+        _write(self.path / "summary.json", _json(summary))
+
+    def save(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let `write` make a file under a temporary name, and rename it."""
+        temporary = self.path / f".{name}"
+        try:
+            write(temporary)
+            temporary.replace(self.path / name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def log(self, text: str) -> None:
+        """Add to log.txt."""
+        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{now()} {text.rstrip()}\n")
+
+    def close(self) -> None:
+        """Put the records onto the disk, not only into the system's memory."""
+        if not self._metrics.closed:
+            os.fsync(self._metrics.fileno())
+            self._metrics.close()
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def finite(value: Any) -> Any:
+    """A nest with None for numbers that are not finite, which JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _claim(root: Path) -> Path:
+    while True:
+        path = root / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        try:
+            # Making the directory is what claims the name: of two runs that want it, one makes it and one tries again.
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+
+
+def _json(value: Any) -> str:
+    return json.dumps(finite(value), indent=2, allow_nan=False, default=str) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

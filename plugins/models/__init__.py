@@ -1,0 +1,23 @@
+"""The models that come with the project."""
+
+from __future__ import annotations
+
+from playground import Model, hookimpl
+
+
+@hookimpl
+def playground_models() -> list[Model]:
+    return [
+        Model(
+            "linear",
+            "playground_plugins.models.linear:linear",
+            summary="One linear layer: linear regression, or softmax regression for classes",
+            default=True,
+            affine=True,
+        ),
+        Model(
+            "mlp",
+            "playground_plugins.models.mlp:mlp",
+            summary="Hidden layers with an activation between them, with dropout and batch normalisation if wanted",
+        ),
+    ]
