@@ -61,7 +61,7 @@ class Feed:
             inputs, targets = self._source
             for parts in steps:
                 yield [
-                    [(inputs.index_select(0, rows), targets.index_select(0, rows))] if len(rows) else []
+                    [(inputs.index_select(0, rows), targets.index_select(0, rows))] if rows.numel() else []
                     for rows in parts
                 ]
         else:
@@ -78,13 +78,13 @@ class Feed:
     def _load(self, steps: list[list[Tensor]], epoch: int) -> Iterator[list[Shard]]:
         loader: DataLoader[Any] = DataLoader(
             self._source,  # type: ignore[arg-type]
-            batch_sampler=[rows.tolist() for parts in steps for rows in parts if len(rows)],
+            batch_sampler=[rows.tolist() for parts in steps for rows in parts if rows.numel()],
             num_workers=self._workers,
             generator=randomness.generator(self._seed, "augmentation", epoch),
         )
         batches = iter(loader)
         for parts in steps:
-            yield [[self._pair(next(batches))] if len(rows) else [] for rows in parts]
+            yield [[self._pair(next(batches))] if rows.numel() else [] for rows in parts]
 
     def _pair(self, batch: Any) -> Batch:
         inputs, targets = batch

@@ -67,9 +67,10 @@ class Training:
             shards = self.parts.feeds["train"]((backend.shard(rows) for rows in batches), epoch)
             started = time.perf_counter()
             for rows in batches:
-                result = backend.step(next(shards), len(rows), objective)
+                count = rows.numel()
+                result = backend.step(next(shards), count, objective)
                 self.step += 1
-                self.samples += len(rows)
+                self.samples += count
                 self.moved += result.moved
                 self._losses.append(result.loss)
                 if self.samples >= due:
