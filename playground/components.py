@@ -113,8 +113,8 @@ class Model(Component):
     `inputs` is the shape of one row, `outputs` how many numbers the model gives for it. A factory draws its initial
     weights from torch's default CPU generator, which the engine has seeded.
 
-    affine: whether the outputs are an affine function of the inputs and every such function can be reached; then the
-        least squares solution is the best that any optimizer can do on regression data.
+    affine: whether, at the default parameters, the outputs are an affine function of the inputs and every such function
+        can be reached; then the least squares solution is the best that any optimizer can do on regression data.
     """
 
     kind: ClassVar[str] = "model"

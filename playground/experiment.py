@@ -60,6 +60,12 @@ class Choice:
         """All parameters: the defaults, and what was asked for."""
         return {name: one.default for name, one in self.registration.parameters.items()} | dict(self.asked)
 
+    @property
+    def is_default(self) -> bool:
+        """Whether every parameter has its default."""
+        known = self.registration.parameters
+        return all(name in known and known[name].default == value for name, value in self.asked.items())
+
     def build(self, *leading: Any) -> Any:
         """What the component's factory makes. Raises ComponentError."""
         return self.registration.build(*leading, **self.asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def run(application: Application, /, file: Path | None, out: Path, progress: str
         _print(ended)
     if ended.error is not None:
         if application.debug:
-            raise ended.error
+            traceback.print_exception(ended.error)
         note(f"error: the run failed at step {ended.steps}: {brief(ended.error)}; see {ended.directory}/log.txt")
     return EXIT_CODES[ended.status]
 

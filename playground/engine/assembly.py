@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from playground.components import Optimizer as OptimizerComponent
 from playground.engine import randomness
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request
 from playground.engine.batches import Feed, Order, feeds
@@ -45,7 +46,8 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
     Raises RequestError where a component refuses its parameters or the backend its plan.
     """
     backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
-    closure = bool(getattr(experiment.optimizer.registration.component, "closure", False))
+    optimizer = experiment.optimizer.registration.component
+    closure = isinstance(optimizer, OptimizerComponent) and optimizer.closure
     plan = backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure))
     if plan.processes != 1:
         raise RequestError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from playground.components import KINDS
+from playground.components import KINDS, Model
 from playground.engine.assembly import Parts, assembled
 from playground.engine.optimum import least_squares
 from playground.engine.training import Training
@@ -126,9 +126,10 @@ def _first(records: Iterator[Record], experiment: Experiment) -> Record:
 
 
 def _known_optimum(experiment: Experiment, parts: Parts) -> float | None:
-    if not getattr(experiment.model.registration.component, "affine", False):
-        return None
-    return least_squares(parts.dataset)
+    model = experiment.model.registration.component
+    # A parameter that is not at its default (no bias, say) may put some affine functions out of reach.
+    known = isinstance(model, Model) and model.affine and experiment.model.is_default
+    return least_squares(parts.dataset) if known else None
 
 
 def _remarks(experiment: Experiment, parts: Parts) -> list[str]:

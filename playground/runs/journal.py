@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 import warnings
 from typing import TYPE_CHECKING
@@ -71,7 +72,9 @@ class Journal:
         """Something that the user should know and that does not harm the run."""
         self._observer.note(text)
         if self._directory is not None:
-            self._directory.log(text)
+            # On a full disk the watcher at least has been told.
+            with contextlib.suppress(OSError):
+                self._directory.log(text)
 
     def _write(self, directory: RunDirectory) -> None:
         directory.close()
