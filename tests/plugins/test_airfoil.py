@@ -212,6 +212,12 @@ def test_a_split_is_by_chance_and_not_the_end_of_the_file(numbered):
     assert held != list(range(20))
 
 
+def test_both_parts_of_a_split_keep_the_order_of_the_file(numbered):
+    path, _ = numbered
+    for rows in row_numbers(load(holdout=0.2, path=path)):
+        assert rows.tolist() == sorted(rows.tolist())
+
+
 def test_a_split_moves_no_random_stream_but_its_own():
     before = torch.get_rng_state()
     load(holdout=0.2)
@@ -352,7 +358,7 @@ def test_a_constant_column_is_refused(column, write):
     assert str(caught.value) == f"{path}, {what}"
 
 
-@pytest.mark.parametrize(("small", "large"), [("-1e308", "1e308"), ("0", "1e-300")])
+@pytest.mark.parametrize(("small", "large"), [("-1e308", "1e308"), ("1e200", "2e200"), ("0", "1e-300")])
 def test_a_column_whose_spread_no_float_can_hold_is_refused(small, large, write):
     path = write(f"1 2 3 4 5 {small}\n2 3 4 5 6 {large}\n")
     with pytest.raises(RequestError) as caught:

@@ -1,0 +1,126 @@
+"""What the documentation says exists, and what exists is documented."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+import playground
+from playground import hookspecs
+from playground.cli import cli as command_line
+from playground.components import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _read(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def _commands(group: click.Group, path: str = "playground") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands(command_line)), ids=lambda value: str(value))
+def test_every_command_and_option_is_documented(path: str, command: click.Command) -> None:
+    page = _read("cli.md")
+    assert f"`{path}" in page
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            for word in parameter.opts:
+                assert re.search(rf"`{re.escape(word)}[ `]", page), word
+
+
+@pytest.mark.parametrize("hook", [name for name in vars(hookspecs) if name.startswith("playground_")])
+def test_every_hook_is_documented_with_its_arguments(hook: str) -> None:
+    code = getattr(hookspecs, hook).__code__
+    assert f"`{hook}({', '.join(code.co_varnames[: code.co_argcount])})`" in _read("plugins.md")
+    assert getattr(hookspecs, hook).__doc__
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: str(kind.kind))
+def test_every_field_of_a_component_is_documented(kind: type) -> None:
+    for field in dataclasses.fields(kind):
+        assert f"`{field.name}`" in _read("plugins.md"), field.name
+        assert field.name in (kind.__doc__ or "") + (KINDS["data"].__mro__[1].__doc__ or ""), field.name
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(playground.Dataset), ids=lambda field: field.name)
+def test_every_field_of_a_dataset_is_documented(field: dataclasses.Field[Any]) -> None:
+    assert f"`{field.name}`" in _read("plugins.md")
+
+
+@pytest.mark.parametrize("method", sorted(playground.ParallelBackend.__abstractmethods__))
+def test_every_method_of_the_backend_contract_is_documented(method: str) -> None:
+    assert re.search(rf"`[^`|]*\b{method}\b", _read("plugins.md"))
+    assert getattr(playground.ParallelBackend, method).__doc__
+
+
+def test_every_key_of_a_record_is_documented(call: Callable[..., Any], tmp_path: Path) -> None:
+    done = call("run", "--data", "airfoil:rows=400,holdout=0.5", "--epochs", 1, "--json")
+    (directory,) = (tmp_path / "runs").iterdir()
+    page = _read("runs.md")
+    for name in ("run.json", "summary.json"):
+        for key in json.loads((directory / name).read_text()):
+            assert f"`{key}`" in page, (name, key)
+    for key in json.loads((directory / "metrics.jsonl").read_text().splitlines()[-1]):
+        assert f"`{key}`" in page, key
+    for key in done.json:
+        assert f"`{key}`" in _read("cli.md"), key
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "python.md"], ids=lambda page: page.name)
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    assert names["run"].status == "done"
+
+
+def test_the_backend_of_the_tutorial_equals_a_single_device(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(# playground_tree.*?)```", _read("plugins.md"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "plugins.md", "exec"), names)
+    from playground.components import Backend
+    from playground.loader import Plugin
+    from playground.registry import Registration
+
+    registry = playground.Registry()
+    plugin = Plugin("tree", "playground_tree", "playground-tree", "1")
+    registry.components.append(Registration(Backend("tree", names["Tree"]), plugin, "tree"))
+    losses = [
+        playground.run(backend=backend, epochs=1, dtype="float64", out=None, registry=registry).metrics["train_loss"]
+        for backend in ("single", "tree:devices=3")
+    ]
+    # 150 steps of float64 sums in another order: some hundred roundings of 1e-16.
+    assert losses[0] == pytest.approx(losses[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("command", ["playground run", "pytest"])
+def test_continuous_integration_runs_the_commands_that_the_readme_gives(command: str) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if re.match(rf"python -m pip install .*{command}", line)]) == 1
+    assert f"command_of '{command}'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
