@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from playground.engine.devices import Devices
     from playground.engine.objective import Objective
     from playground.engine.replicas import ReplicaBackend
+    from playground.engine.team import Concurrency
     from playground.errors import ComponentError, PlaygroundError, RequestError, RunFailedError
     from playground.experiment import Experiment
     from playground.hookspecs import hookimpl
@@ -35,6 +36,7 @@ _HOMES = {
     "playground.engine.devices": ("Devices",),
     "playground.engine.objective": ("Objective",),
     "playground.engine.replicas": ("ReplicaBackend",),
+    "playground.engine.team": ("Concurrency",),
     "playground.errors": ("ComponentError", "PlaygroundError", "RequestError", "RunFailedError"),
     "playground.experiment": ("Experiment",),
     "playground.hookspecs": ("hookimpl",),
@@ -48,6 +50,7 @@ __all__ = [
     "Backend",
     "Batch",
     "ComponentError",
+    "Concurrency",
     "Data",
     "Dataset",
     "Devices",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -81,7 +82,9 @@ def with_help(parameters: Parameters, factory: Callable[..., Any]) -> Parameters
     for documented in (getattr(factory, "__init__", None) if inspect.isclass(factory) else None, factory):
         text = inspect.getdoc(documented) if documented is not None else None
         for entry in docstring_parser.parse(text or "").params:
-            helps[entry.arg_name] = " ".join((entry.description or "").split())
+            # torch repeats the default in the text, and a component may have another.
+            text = re.sub(r"\s*\(default: [^)]*\)", "", entry.description or "")
+            helps[entry.arg_name] = " ".join(text.split())
     found = Parameters(
         (name, Parameter(name, parameter.hint, parameter.default, helps.get(name, "")))
         for name, parameter in parameters.items()

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except PlaygroundError as error:
         code = _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
-        code = _complain(error, application, "interrupted before anything was written", INTERRUPTED)
+        code = _complain(error, application, "interrupted", INTERRUPTED)
     except BrokenPipeError:
         # Whoever read the output has gone; what Python still holds back would complain once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+UNCUT = 10_000
+"""A width that no row reaches, for output that a program reads."""
+
 
 def json_option(command: F) -> F:
     """`--json`, as `as_json`."""
@@ -24,21 +27,26 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table; in colour and cut to the width on a terminal, plain and uncut elsewhere."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table: in colour and folded to the width on a terminal, plain and a line a row elsewhere."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column)
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = UNCUT
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def note(text: str) -> None:

@@ -47,7 +47,9 @@ def show(application: Application, kind: str, name: str, as_json: bool) -> None:
     if as_json:
         print_json({**facts, "parameters": rows})
         return
-    print_table(("", ""), [(key, str(value)) for key, value in facts.items() if value not in ("", None)])
+    for key, value in facts.items():
+        if value not in ("", None):
+            click.echo(f"{key:14}{format_value(value) if isinstance(value, bool) else value}")
     click.echo()
     if not rows:
         click.echo("It has no parameters.")

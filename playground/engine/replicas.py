@@ -75,12 +75,7 @@ class Replica:
 class ReplicaBackend(ParallelBackend):
     """Full copies of the model on devices of this process, each with an optimizer of its own.
 
-    A subclass gives one method, `reduce`. Its own parameters come with those of this class:
-
-    Args:
-        devices: a number of replicas, `auto`, or devices such as `cpu,cpu` or `cuda:0,cuda:2`.
-        concurrency: how replicas on the CPU run: `threads`, in `turns`, or `auto` (threads where a replica's part of a
-            step takes long enough to be worth one); the numbers are the same.
+    A subclass gives one method, `reduce`.
     """
 
     cpu_replicas = 2
@@ -89,6 +84,14 @@ class ReplicaBackend(ParallelBackend):
     replicas: list[Replica]
 
     def __init__(self, devices: Devices = "auto", concurrency: Concurrency = "auto") -> None:
+        """Keep what was asked for; nothing is started yet.
+
+        Args:
+            devices: a number of replicas, `auto`, or devices such as `cpu,cpu` or `cuda:0,cuda:2`; `auto` is every
+                accelerator, or two replicas on the CPU.
+            concurrency: how replicas on the CPU run: `threads`, in `turns`, or `auto` (threads where a replica's part
+                of a step takes long enough to be worth one); the numbers are the same.
+        """
         self.devices = devices
         self.concurrency = concurrency
         self.replicas = []

@@ -99,7 +99,8 @@ class Run:
         """The curve of the run's losses."""
         from playground.figures import curve
 
-        return curve(self)
+        title = " · ".join(str(self.experiment[kind]) for kind in ("optimizer", "model", "data", "backend"))
+        return curve(self.history, self.known_optimum, title)
 
     def __str__(self) -> str:
         devices = f"on [{', '.join(self.devices)}]"

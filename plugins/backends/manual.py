@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from playground import Devices, ReplicaBackend
+from playground import Concurrency, Devices, ReplicaBackend
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,12 +23,16 @@ class Manual(ReplicaBackend):
         self,
         devices: Devices = "auto",
         reduce: Literal["star", "ring"] = "star",
-        concurrency: Literal["auto", "threads", "turns"] = "auto",
+        concurrency: Concurrency = "auto",
     ) -> None:
-        """Args:
-        devices: a number of replicas, `auto`, or devices such as `cpu,cpu`; `auto` is every GPU, or two CPU replicas.
-        reduce: `star` adds all onto the first replica and copies the sum back; `ring` passes pieces around.
-        concurrency: how replicas on the CPU run: `threads`, in `turns`, or `auto`; the numbers are the same.
+        """Keep what was asked for; nothing is started yet.
+
+        Args:
+            devices: a number of replicas, `auto`, or devices such as `cpu,cpu`; `auto` is every GPU, or two replicas
+                on the CPU.
+            reduce: `star` adds all onto the first replica and copies the sum back; `ring` passes pieces around.
+            concurrency: how replicas on the CPU run: `threads`, in `turns`, or `auto` (threads where a replica's part
+                of a step takes long enough to be worth one); the numbers are the same.
         """
         super().__init__(devices, concurrency)
         self._reduction = {"star": star, "ring": ring}[reduce]

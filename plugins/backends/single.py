@@ -14,8 +14,10 @@ class Single(ReplicaBackend):
     """One replica on one device."""
 
     def __init__(self, devices: Devices = "auto") -> None:
-        """Args:
-        devices: the device, e.g. `cpu` or `cuda:1`; `auto` is the first accelerator, or the CPU.
+        """Keep what was asked for; nothing is started yet.
+
+        Args:
+            devices: the device, e.g. `cpu` or `cuda:1`; `auto` is the first accelerator, or the CPU.
         """
         super().__init__(1 if devices == "auto" else devices)
 
