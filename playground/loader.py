@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -18,45 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.metadata import EntryPoint
 
+    from playground.discovery import Plugin
+
 HOOKS = {kind: f"playground_{kind}" if kind == "data" else f"playground_{kind}s" for kind in KINDS}
-
-Status = Literal["ok", "broken", "clashing", "disabled"]
-
-
-@dataclass
-class Plugin:
-    """One entry point: where it comes from, and whether it can be used.
-
-    name: the entry point's name. module: what it points to.
-    status: `ok`, `broken`, `clashing` or `disabled`; where it is not ok, `reason` says why and `mend` what to do.
-    """
-
-    name: str
-    module: str
-    distribution: str
-    version: str
-    status: Status = "ok"
-    reason: str = ""
-    mend: str = ""
-
-    @classmethod
-    def of(cls, entry_point: EntryPoint) -> Plugin:
-        """The plugin that an entry point names, before it is loaded."""
-        distribution = getattr(entry_point, "dist", None)
-        if distribution is None:
-            return cls(entry_point.name, entry_point.value, "unknown", "unknown")
-        return cls(entry_point.name, entry_point.value, distribution.name, distribution.version)
-
-    @property
-    def qualified(self) -> str:
-        return f"{self.distribution}/{self.name}"
-
-    def answers_to(self, name: str) -> bool:
-        """Whether `name` is this plugin's entry point, module or distribution."""
-        return name in (self.name, self.qualified, self.module, self.module.partition(":")[0], self.distribution)
-
-    def mark(self, status: Status, reason: str, mend: str) -> None:
-        self.status, self.reason, self.mend = status, reason, mend
 
 
 class Loader:

@@ -7,22 +7,21 @@ cannot be used becomes a row with its reason and its mend, and everything else w
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from playground.components import KINDS, Component, resolve
+from playground.discovery import Plugin, discover
 from playground.errors import ComponentError, PlaygroundError, RequestError, brief, did_you_mean
-from playground.loader import Loader, Plugin
+from playground.loader import Loader
 from playground.parameters import Parameters, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint
 
-GROUP = "playground"
 DISABLE = "PLAYGROUND_DISABLE_PLUGINS"
 
 
@@ -98,10 +97,9 @@ class Registry:
         entry_points: the entry points to load; by default those that the installed distributions declare.
         Raises RequestError where `disable` names no plugin.
         """
-        if entry_points is None:
-            entry_points = importlib.metadata.entry_points(group=GROUP)
+        entry_points, unreadable = discover() if entry_points is None else (entry_points, [])
         found = [(entry, Plugin.of(entry)) for entry in sorted(entry_points, key=lambda one: (one.name, one.value))]
-        self.plugins = [plugin for _, plugin in found]
+        self.plugins = [plugin for _, plugin in found] + unreadable
         disabled = self._disabled(list(disable))
         self._loader = Loader()
         provided: list[tuple[Component, Plugin]] = []

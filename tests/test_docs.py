@@ -105,7 +105,7 @@ def test_the_backend_of_the_tutorial_equals_a_single_device(tmp_path: Path) -> N
     names: dict[str, Any] = {}
     exec(compile(block, "plugins.md", "exec"), names)
     from playground.components import Backend
-    from playground.loader import Plugin
+    from playground.discovery import Plugin
     from playground.registry import Registration
 
     registry = playground.Registry()

@@ -70,7 +70,8 @@ class Recipe:
 class StepResult(NamedTuple):
     """What a step did.
 
-    loss: the loss before the update, summed over the global batch, of shape (); it stays on its device.
+    loss: the loss before the update, summed over this process's rows, of shape (); it stays on its device, and over
+        processes it is only summed (by `total`) when somebody wants to know.
     moved: bytes of gradients (or parameters) that went from one replica to another.
     """
 
@@ -121,6 +122,10 @@ class ParallelBackend(ABC):
 
         In eval mode and without gradients; leaves every module's mode and buffers as they were.
         """
+
+    def total(self, part: Tensor) -> Tensor:
+        """The sum of a tensor over all processes, each of which has a part of it; with one process, the part."""
+        return part
 
     @property
     @abstractmethod

@@ -118,4 +118,4 @@ class Training:
         # Losses are left on their device until now, since reading one would make every step wait for it.
         rows, self._unrecorded = self.samples - self._unrecorded, self.samples
         losses, self._losses = self._losses, []
-        return float(torch.stack(losses).double().sum()) / rows if losses else None
+        return float(self.parts.backend.total(torch.stack(losses).double().sum())) / rows if losses else None

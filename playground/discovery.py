@@ -1,0 +1,93 @@
+"""Finding plugins by the entry points of installed distributions, before anything of theirs is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from playground.errors import brief
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+GROUP = "playground"
+UNKNOWN = "unknown"
+
+Status = Literal["ok", "broken", "clashing", "disabled"]
+
+
+@dataclass
+class Plugin:
+    """One entry point: where it comes from, and whether it can be used.
+
+    name: the entry point's name. module: what it points to.
+    status: `ok`, `broken`, `clashing` or `disabled`; where it is not ok, `reason` says why and `mend` what to do.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+    status: Status = "ok"
+    reason: str = ""
+    mend: str = ""
+
+    @classmethod
+    def of(cls, entry_point: EntryPoint) -> Plugin:
+        """The plugin that an entry point names, before it is loaded."""
+        distribution, version = _identity(getattr(entry_point, "dist", None))
+        return cls(entry_point.name, entry_point.value, distribution, version)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.distribution}/{self.name}"
+
+    def answers_to(self, name: str) -> bool:
+        """Whether `name` is this plugin's entry point, module or distribution."""
+        return name in (self.name, self.qualified, self.module, self.module.partition(":")[0], self.distribution)
+
+    def mark(self, status: Status, reason: str, mend: str) -> None:
+        self.status, self.reason, self.mend = status, reason, mend
+
+
+def discover() -> tuple[list[EntryPoint], list[Plugin]]:
+    """The entry points of the group `playground`, and a broken plugin for each distribution that cannot be read."""
+    try:
+        return list(importlib.metadata.entry_points(group=GROUP)), []
+    except Exception:
+        # One distribution's unreadable file fails them all, so each is asked on its own.
+        return _discover_one_by_one()
+
+
+def _discover_one_by_one() -> tuple[list[EntryPoint], list[Plugin]]:
+    found: list[EntryPoint] = []
+    unreadable: list[Plugin] = []
+    seen: set[str] = set()
+    for distribution in importlib.metadata.distributions():
+        name, version = _identity(distribution)
+        key = name.lower().replace("_", "-").replace(".", "-")
+        # The first on the path hides others of its name, as it does for imports.
+        if key in seen:
+            continue
+        if name != UNKNOWN:
+            seen.add(key)
+        try:
+            found += distribution.entry_points.select(group=GROUP)
+        except Exception as error:
+            plugin = Plugin(name, "", name, version)
+            reason = f"its entry points in {distribution.locate_file('')} cannot be read: {brief(error)}"
+            plugin.mark("broken", reason, "reinstall the distribution, or remove it")
+            unreadable.append(plugin)
+    return found, unreadable
+
+
+def _identity(distribution: Distribution | None) -> tuple[str, str]:
+    """A distribution's name and version, as far as its metadata can be read."""
+    try:
+        if distribution is not None:
+            return distribution.name or UNKNOWN, distribution.version or UNKNOWN
+    except Exception:
+        # Metadata that is missing or damaged does not keep a plugin from working.
+        pass
+    return UNKNOWN, UNKNOWN
