@@ -95,6 +95,14 @@ class Data(Component):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.settings, Mapping):
+            raise TypeError(f"data '{self.name}': settings is a {type(self.settings).__name__}, not a mapping")
+        for key, value in self.settings.items():
+            if key == "model":
+                if not isinstance(value, str):
+                    raise TypeError(f"data '{self.name}': the model of its settings is no expression")
+            elif key in self.SETTINGS and (type(value) is not int or value < 1):
+                raise ValueError(f"data '{self.name}': {key} of its settings is {value!r}, not a whole number from 1")
         if unknown := set(self.settings) - self.SETTINGS:
             known = ", ".join(sorted(self.SETTINGS))
             raise ValueError(f"data '{self.name}': settings has {', '.join(sorted(unknown))}; it may have {known}")
@@ -103,7 +111,10 @@ class Data(Component):
         """Where the data lies on this machine; None where it is made, or not here."""
         if self.path is None or isinstance(self.path, Path):
             return self.path
-        return cast("Path | None", resolve(self.path)())
+        found = resolve(self.path)()
+        if found is not None and not isinstance(found, Path):
+            raise TypeError(f"its path is a {type(found).__name__}, not a pathlib.Path")
+        return found
 
 
 @dataclass(frozen=True)

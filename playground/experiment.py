@@ -66,6 +66,13 @@ class Choice:
         known = self.registration.parameters
         return all(name in known and known[name].default == value for name, value in self.asked.items())
 
+    @property
+    def words(self) -> str | dict[str, Any]:
+        """The component with all its parameters, as `of` takes it."""
+        if "name" in self.parameters:
+            return format_expression(self.name, self.parameters)
+        return {"name": self.name, **self.parameters}
+
     def build(self, *leading: Any) -> Any:
         """What the component's factory makes. Raises ComponentError."""
         return self.registration.build(*leading, **self.asked)
@@ -104,7 +111,7 @@ class Experiment:
         words: dict[str, Any] = {}
         for layer in layers:
             words = _over(words, _normal(layer))
-        choices: dict[str, Choice] = {}
+        found: dict[str, tuple[Registration, dict[str, Any]]] = {}
         settings: Mapping[str, Any] = {}
         for kind in KINDS:
             name, asked = words.get(kind, (None, {}))
@@ -114,7 +121,9 @@ class Experiment:
             registration = registry.default(kind) if name is None else registry.get(kind, name)
             if kind == "data":
                 settings = cast("Data", registration.component).settings
-            choices[kind] = Choice.of(registration, asked)
+            found[kind] = (registration, asked)
+        # Only now, since reading parameters imports torch, which a misspelt name need not wait for.
+        choices = {kind: Choice.of(registration, asked) for kind, (registration, asked) in found.items()}
         plain = {key: value for key, value in (*settings.items(), *words.items()) if key not in KINDS}
         for key, value in plain.items():
             _VALIDATE[key](key, value)
@@ -129,13 +138,18 @@ class Experiment:
         found: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            found[field.name] = {"name": value.name, **value.parameters} if isinstance(value, Choice) else value
+            found[field.name] = value.words if isinstance(value, Choice) else value
         return found
 
     @property
     def identity(self) -> str:
         """A digest that two experiments share if and only if they are the same in every parameter."""
-        text = json.dumps(self.to_dict(), sort_keys=True, default=str)
+        said = self.to_dict()
+        for kind in KINDS:
+            # Not the name that is said, which is qualified or not depending on what else is installed.
+            provenance = self[kind].registration.provenance
+            said[kind] = [provenance["distribution"], provenance["name"], self[kind].parameters]
+        text = json.dumps(said, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -145,7 +159,7 @@ def read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestError(f"cannot read the experiment file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the experiment file {path} is not TOML: {error}") from error
 
 
@@ -158,6 +172,8 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
         if key not in known:
             hint = did_you_mean(key, known) or f"; it has: {', '.join(known)}"
             raise RequestError(f"an experiment has no '{word}'{hint}")
+        if key in words:
+            raise RequestError(f"'{word}' is given twice")
         if value is not None:
             words[key] = _component(key, value) if key in KINDS else value
     for shortcut, kind in SHORTCUTS.items():

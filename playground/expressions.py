@@ -8,6 +8,7 @@ A number may be written as people do (`.5`, `1e-3`), `none` is no value, and a l
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from typing import Any
@@ -18,6 +19,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NAME = re.compile(r"[\w./-]+")
 _KEY = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[^\s,=\[\]\"'#{}][^,\[\]\"'#{}]*")
+_MARKS = re.compile(r"[\[\]\"'{}]")
 _CLOSES = {"[": "]", "{": "}"}
 
 
@@ -35,7 +37,10 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
             raise RequestError(f"in '{text}': '{part.strip()}' is not of the form KEY=VALUE (a list is [A, B])")
         if key in parameters:
             raise RequestError(f"in '{text}': '{key}' is given twice")
-        parameters[key] = parse_value(value)
+        try:
+            parameters[key] = parse_value(value)
+        except RecursionError:
+            raise RequestError(f"'{key}' is nested too deeply") from None
     return name, parameters
 
 
@@ -50,8 +55,14 @@ def parse_value(text: str) -> Any:
     if text == "none":
         return None
     if text.startswith("[") and text.endswith("]"):
-        inner = text[1:-1].strip().removesuffix(",")
-        return [parse_value(part) for part in _split(inner, text)] if inner else []
+        if not (inner := text[1:-1].strip()):
+            return []
+        items = [part.strip() for part in _split(inner.removesuffix(","), text)]
+        if not all(items):
+            raise RequestError(f"'{text}' has a gap")
+        return [parse_value(item) for item in items]
+    if _MARKS.search(text):
+        raise RequestError(f"'{text}' is no value: a word with quotes or brackets in it must be quoted")
     return text
 
 
@@ -70,23 +81,46 @@ def format_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(format_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(key)} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, str):
         plain = _WORD.fullmatch(value) and value == value.strip() and parse_value(value) == value
-        return value if plain else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return value if plain else _quoted(value)
     return str(value)
+
+
+def _toml_value(value: Any) -> str:
+    """A value as TOML alone reads it, without bare words."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return format_value(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml(text: str) -> Any:
     """What TOML makes of the text; None where it makes nothing, or a date, which no parameter is."""
     try:
         values = tomllib.loads(f"x = [{text}]")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     # More than one key or item: the text closed the bracket itself.
     if list(values) != ["x"] or len(values["x"]) != 1:
         return None
     (value,) = values["x"]
-    return value if isinstance(value, bool | int | float | str | list | dict) else None
+    return value if _has_no_date(value) else None
+
+
+def _has_no_date(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return all(map(_has_no_date, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bool | int | float | str)
 
 
 def _split(text: str, whole: str) -> list[str]:

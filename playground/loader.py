@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -51,13 +52,17 @@ class Loader:
         for plugin, implementation in self._loaded:
             try:
                 self._call(hook, implementation, arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 report(f"plugin {plugin.qualified} failed in {hook}: {brief(error)}")
 
     def _register(self, implementation: object, plugin: Plugin) -> list[Component]:
         for other, loaded in self._loaded:
             if loaded is implementation:
                 raise _UnusableError(f"points to the same module as the plugin {other.qualified}")
+        try:
+            hash(implementation)
+        except TypeError:
+            raise _UnusableError(f"is a {type(implementation).__name__} that cannot be hashed") from None
         self._loaded.append((plugin, implementation))
         try:
             self._manager.register(implementation, plugin.qualified)
@@ -90,6 +95,9 @@ class Loader:
     def _listed(self, hook: str, implementation: object) -> list[list[Any]]:
         try:
             answers = self._call(hook, implementation, {})
+            callers = self._manager.get_hookcallers(implementation) or []
+            if not answers and any(caller.name == hook for caller in callers):
+                raise _UnusableError(f"{hook} returned nothing, not a list of components")
             for answer in answers:
                 if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
                     raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
@@ -113,7 +121,6 @@ def _explained(error: pluggy.PluginValidationError) -> str:
     """pluggy's complaint, with the hook that was probably meant."""
     message = " ".join(str(error).split())
     known = [name for name in vars(hookspecs) if name.startswith("playground_")]
-    for word in message.replace("'", " ").split():
-        if word.startswith("playground_") and word not in known:
-            return f"there is no hook '{word}'{did_you_mean(word, known)}"
+    if unknown := re.match(r"unknown hook '(playground_\w+)'", message):
+        return f"there is no hook '{unknown[1]}'{did_you_mean(unknown[1], known)}"
     return message

@@ -8,6 +8,7 @@ import re
 import types
 import typing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class Parameter:
 
         Raises ValueError, naming the parameter and both types, where the value does not fit.
         """
+        # A default may be of a type that the hint leaves out (`decay: float = None`); to say it is to say nothing.
+        if type(value) is type(self.default) and value == self.default:
+            return value
         try:
             return fit(value, self.hint)
         except ValueError:
@@ -60,9 +64,8 @@ def parameters_of(factory: Callable[..., Any], leading: int, defaults: Mapping[s
     for position, parameter in enumerate(signature.parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             found.open = True
-        elif position >= leading and parameter.kind in (
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            inspect.Parameter.KEYWORD_ONLY,
+        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY or (
+            position >= leading and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         ):
             name, hint = parameter.name, hints.get(parameter.name, Any)
             found[name] = Parameter(name, hint, _fitted(defaults.get(name, parameter.default), hint))
@@ -83,7 +86,7 @@ def with_help(parameters: Parameters, factory: Callable[..., Any]) -> Parameters
         text = inspect.getdoc(documented) if documented is not None else None
         for entry in docstring_parser.parse(text or "").params:
             # torch repeats the default in the text, and a component may have another.
-            text = re.sub(r"\s*\(default: [^)]*\)", "", entry.description or "")
+            text = re.sub(r"\s*\(default: ([^()]|\([^()]*\))*\)", "", entry.description or "")
             helps[entry.arg_name] = " ".join(text.split())
     found = Parameters(
         (name, Parameter(name, parameter.hint, parameter.default, helps.get(name, "")))
@@ -154,11 +157,23 @@ def fit(value: Any, hint: Any) -> Any:
             return float(value)
         except OverflowError:
             raise ValueError from None
+    if hint is Path and isinstance(value, str):
+        return Path(value)
     if hint is int and isinstance(value, bool):
         raise ValueError
-    if inspect.isclass(hint) and not isinstance(value, hint):
+    if not _is_instance(value, hint):
         raise ValueError
     return value
+
+
+def _is_instance(value: Any, hint: Any) -> bool:
+    if hint is Any or not inspect.isclass(hint):
+        return True
+    try:
+        return isinstance(value, hint)
+    except TypeError:
+        # A class that cannot be asked, such as a Protocol or a TypedDict.
+        return True
 
 
 def _fit_any(value: Any, hints: tuple[Any, ...]) -> Any:

@@ -7,6 +7,7 @@ cannot be used becomes a row with its reason and its mend, and everything else w
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,8 +70,10 @@ class Registration:
 
         Raises ComponentError, which names the component, its plugin and the cause, where the factory raises.
         """
+        defaults = {name: self.parameters[name].default for name in self.component.defaults}
         with self._guard("cannot be built"):
-            return self.factory(*leading, **{**self.component.defaults, **parameters})
+            # A copy, since a factory may keep or change the list that it is given.
+            return self.factory(*leading, **copy.deepcopy({**defaults, **parameters}))
 
     @contextlib.contextmanager
     def _guard(self, what: str) -> Iterator[None]:
@@ -128,7 +131,7 @@ class Registry:
         matches = [
             one
             for one in self.of_kind(kind)
-            if one.component.name == bare and (not owner or owner in (one.plugin.distribution, one.plugin.name))
+            if one.component.name == bare and (not owner or owner in _owners(one.plugin))
         ]
         if len(matches) == 1:
             return matches[0]
@@ -168,13 +171,17 @@ class Registry:
 
     def _mark_clashes(self) -> None:
         for plugin in self.plugins:
-            namesakes = [other for other in self.plugins if other is not plugin and other.name == plugin.name]
+            namesakes = [
+                other
+                for other in self.plugins
+                if other is not plugin and other.name == plugin.name and other.status != "disabled"
+            ]
             if namesakes and plugin.status == "ok":
                 owners = ", ".join(other.distribution for other in namesakes)
                 plugin.mark(
                     "clashing",
                     f"the entry point '{plugin.name}' of {plugin.distribution} is also declared by {owners}",
-                    f"uninstall one, or disable one by its distribution: --no-plugin {namesakes[0].distribution}",
+                    f"uninstall one, or disable one by its distribution: --no-plugin {namesakes[0].qualified}",
                 )
         for one in self.components:
             rivals = [
@@ -186,7 +193,7 @@ class Registry:
                 one.plugin.mark(
                     "clashing",
                     f"{one.kind} '{one.component.name}' is also provided by {', '.join(rivals)}",
-                    f"say '{one.name}', or disable one: --no-plugin {one.plugin.name}",
+                    f"say '{one.name}', or disable one: --no-plugin {one.plugin.qualified}",
                 )
 
 
@@ -195,5 +202,12 @@ def _spoken(component: Component, plugin: Plugin, provided: list[tuple[Component
     owners = [owner for other, owner in provided if (other.kind, other.name) == (component.kind, component.name)]
     if len(owners) == 1:
         return component.name
-    within = [owner for owner in owners if owner.distribution == plugin.distribution]
-    return f"{plugin.distribution if len(within) == 1 else plugin.name}/{component.name}"
+    for owner in _owners(plugin):
+        if sum(owner in _owners(other) for other in owners) == 1:
+            break
+    return f"{owner}/{component.name}"
+
+
+def _owners(plugin: Plugin) -> tuple[str, str, str]:
+    """What can stand before a component's name, from the shortest on."""
+    return plugin.distribution, plugin.name, plugin.qualified

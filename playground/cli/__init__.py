@@ -62,5 +62,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _complain(error: BaseException, application: Application, message: str, code: int) -> int:
     if application.debug:
         traceback.print_exception(error)
-    click.echo(f"error: {message}", err=True)
+    click.echo(f"error: {' '.join(message.split())}", err=True)
     return code

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from playground.cli.application import Application, common_options
-from playground.cli.output import json_option, print_json, print_table
+from playground.cli.output import json_option, plugins_print_to_stderr, print_json, print_table
 from playground.errors import RequestError, brief
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playground.components import Data
-    from playground.registry import Registration
 
 
 @click.group()
@@ -31,7 +30,7 @@ def list_(application: Application, as_json: bool) -> None:
     rows = []
     for one in application.registry.of_kind("data"):
         component = cast("Data", one.component)
-        state, path = _state(one)
+        state, path = whereabouts(component)
         rows.append(
             {
                 "name": one.name,
@@ -55,19 +54,20 @@ def list_(application: Application, as_json: bool) -> None:
 def path(application: Application, name: str) -> None:
     """Print the path of the data set NAME."""
     registration = application.registry.get("data", name)
-    state, found = _state(registration)
+    state, found = whereabouts(cast("Data", registration.component))
     if found is None:
         raise RequestError(f"data '{registration.name}' has no path: {state}")
     click.echo(found)
 
 
-def _state(registration: Registration) -> tuple[str, Path | None]:
+def whereabouts(component: Data) -> tuple[str, Path | None]:
     """Whether the data is here, not here, or made when it is asked for; and its path."""
-    component = cast("Data", registration.component)
     if component.path is None:
         return "made, not read", None
     try:
-        found = component.locate()
-    except Exception as error:
+        with plugins_print_to_stderr():
+            found = component.locate()
+        here = found is not None and found.exists()
+    except (Exception, SystemExit) as error:
         return f"its plugin cannot say: {brief(error)}", None
-    return ("not here", None) if found is None or not found.exists() else ("here", found)
+    return ("here", found) if here else ("not here", None)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from playground.runs.directory import finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +27,8 @@ def json_option(command: F) -> F:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """One JSON document; a number that is not finite, which JSON cannot say, is null."""
+    click.echo(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -47,6 +51,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
+
+
+def plugins_print_to_stderr() -> contextlib.AbstractContextManager[Any]:
+    """While plugins' code runs: what it prints must not end up in the middle of a result."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def note(text: str) -> None:

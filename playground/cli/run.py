@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playground.cli.application import Application, common_options
-from playground.cli.output import json_option, note, print_json
+from playground.cli.output import json_option, note, plugins_print_to_stderr, print_json
 from playground.errors import brief
 from playground.experiment import DTYPES, Experiment, read
 
@@ -59,8 +57,7 @@ def run(application: Application, /, file: Path | None, out: Path, progress: str
     """
     layers = [read(file)] if file is not None else []
     registry = application.registry
-    # What plugins and models print must not end up in the middle of the result.
-    with contextlib.redirect_stdout(sys.stderr):
+    with plugins_print_to_stderr():
         experiment = Experiment.of(registry, *layers, flags)
         from playground.cli.progress import observer_for
         from playground.runs.execution import execute
@@ -73,7 +70,7 @@ def run(application: Application, /, file: Path | None, out: Path, progress: str
     if ended.error is not None:
         if application.debug:
             traceback.print_exception(ended.error)
-        note(f"error: the run failed at step {ended.steps}: {brief(ended.error)}; see {ended.directory}/log.txt")
+        note(f"error: the run failed after step {ended.steps}: {brief(ended.error)}; see {ended.directory}/log.txt")
     return EXIT_CODES[ended.status]
 
 

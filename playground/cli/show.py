@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from playground.cli.application import Application, common_options
-from playground.cli.output import json_option, print_json, print_table
+from playground.cli.data import whereabouts
+from playground.cli.output import json_option, plugins_print_to_stderr, print_json, print_table
 from playground.components import KINDS, Backend, Component, Data, Model, Optimizer
 from playground.expressions import format_value
 from playground.parameters import REQUIRED, with_help
@@ -22,8 +23,10 @@ from playground.parameters import REQUIRED, with_help
 def show(application: Application, kind: str, name: str, as_json: bool) -> None:
     """Show the component NAME of a KIND: its parameters with types and defaults, where it comes from."""
     registration = application.registry.get(kind, name)
-    parameters = with_help(registration.parameters, registration.factory)
     component, plugin = registration.component, registration.plugin
+    with plugins_print_to_stderr():
+        parameters = with_help(registration.parameters, registration.factory)
+        particulars = _particulars(component)
     facts = {
         "kind": kind,
         "name": registration.name,
@@ -32,7 +35,7 @@ def show(application: Application, kind: str, name: str, as_json: bool) -> None:
         "distribution": plugin.distribution,
         "version": plugin.version,
         "factory": component.source,
-        **_particulars(component),
+        **particulars,
     }
     rows: list[dict[str, Any]] = [
         {
@@ -67,9 +70,14 @@ def _particulars(component: Component) -> dict[str, Any]:
     """What only components of this kind have."""
     match component:
         case Data():
-            path = component.locate()
+            state, path = whereabouts(component)
             settings = ", ".join(f"{key}={value}" for key, value in component.settings.items())
-            return {"origin": component.origin, "path": None if path is None else str(path), "settings": settings}
+            return {
+                "origin": component.origin,
+                "state": state,
+                "path": None if path is None else str(path),
+                "settings": settings,
+            }
         case Model():
             return {"affine": component.affine}
         case Optimizer():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_TORCH = threading.RLock()
+"""Held while parts are in use: torch's default generators and its number of threads belong to the whole process, so runs
+that are started from several threads take turns."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
         backend,
         plan,
     )
-    with randomness.preserved(plan.devices):
+    with _TORCH, randomness.preserved(plan.devices):
         try:
             backend.setup(plan, Place())
             backend.prepare(_recipe(experiment, dataset, dtype, closure))

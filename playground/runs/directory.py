@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -30,7 +31,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._metrics = (path / "metrics.jsonl").open("a", encoding="utf-8")
+        # Unbuffered: what has been written has left the process, and nothing is kept back that could fail later.
+        self._metrics = (path / "metrics.jsonl").open("ab", buffering=0)
 
     @classmethod
     def create(cls, root: Path, facts: Mapping[str, Any]) -> RunDirectory:
@@ -38,23 +40,35 @@ class RunDirectory:
 
         Raises RequestError, leaving nothing behind, where that cannot be done.
         """
-        path: Path | None = None
+        path, made = None, list[Path]()
         try:
+            made = [one for one in (root, *root.parents) if not one.exists()]
             root.mkdir(parents=True, exist_ok=True)
             path = _claim(root)
             _write(path / "run.json", _json({"name": path.name, "created": now(), **facts}))
             return cls(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if path is not None:
                 shutil.rmtree(path, ignore_errors=True)
-            raise RequestError(
-                f"cannot make a run in '{root}': {error.strerror}; choose another place with --out"
-            ) from error
+            for one in made:
+                # Not where another run has moved in meanwhile.
+                with contextlib.suppress(OSError):
+                    one.rmdir()
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RequestError(f"cannot make a run in '{root}': {reason}; choose another place with --out") from error
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a line to metrics.jsonl; when this returns the line has left the process."""
-        self._metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
-        self._metrics.flush()
+        line = (json.dumps(finite(record), allow_nan=False) + "\n").encode()
+        size = self._metrics.tell()
+        try:
+            while line:
+                line = line[self._metrics.write(line) :]
+        except OSError:
+            # A disk that is full takes a part of the line; the record ends with the last whole one.
+            with contextlib.suppress(OSError):
+                self._metrics.truncate(size)
+            raise
 
     def summarise(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json whole or not at all."""
@@ -76,9 +90,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Put the records onto the disk, not only into the system's memory."""
-        if not self._metrics.closed:
+        with self._metrics:
             os.fsync(self._metrics.fileno())
-            self._metrics.close()
 
 
 def now() -> str:

@@ -8,32 +8,37 @@ import platform
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from playground import __version__
+
 if TYPE_CHECKING:
-    from playground.experiment import Experiment
+    from collections.abc import Iterable
+
+    from playground.discovery import Plugin
 
 
-def describe(experiment: Experiment) -> dict[str, Any]:
-    """Versions of Python, torch, the project and every plugin used; host, git commit, command."""
-    from playground import __version__
-    from playground.components import KINDS
-
-    plugins = {
-        choice.provenance["distribution"]: choice.provenance["version"]
-        for choice in (experiment[kind].registration for kind in KINDS)
-    }
+def describe(plugins: Iterable[Plugin]) -> dict[str, Any]:
+    """Versions of Python, torch, the project and the plugins that are loaded; host, git commit, command."""
+    loaded = {one.distribution: one.version for one in plugins if one.status in ("ok", "clashing")}
     return {
         "versions": {
             "python": platform.python_version(),
             "playground": __version__,
             "torch": importlib.metadata.version("torch"),
-            **plugins,
+            **loaded,
         },
         "host": {"name": platform.node(), "system": platform.platform(), "cores": os.cpu_count()},
         "git": _git(),
-        "command": shlex.join(sys.argv),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    program = Path(sys.argv[0]).name
+    # `python -m playground` shows as the path of a file that cannot be called so.
+    return shlex.join(["playground" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def _git() -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
         )
         directory = None
         if out is not None:
-            directory = RunDirectory.create(out, _facts(run, parts))
+            directory = RunDirectory.create(out, _facts(run, parts, registry))
             run.name, run.directory = directory.path.name, directory.path
         journal = Journal(run, directory, registry, observer)
         try:
@@ -139,7 +139,7 @@ def _remarks(experiment: Experiment, parts: Parts) -> list[str]:
     return []
 
 
-def _facts(run: Run, parts: Parts) -> dict[str, Any]:
+def _facts(run: Run, parts: Parts, registry: Registry) -> dict[str, Any]:
     """What run.json says: all that is known before the first step."""
     experiment = run.experiment
     return {
@@ -151,5 +151,5 @@ def _facts(run: Run, parts: Parts) -> dict[str, Any]:
         "rows": parts.dataset.rows,
         "known_optimum": run.known_optimum,
         "notes": run.notes,
-        **describe(experiment),
+        **describe(registry.plugins),
     }

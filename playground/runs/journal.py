@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import traceback
-import warnings
 from typing import TYPE_CHECKING
 
 from playground.errors import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playground.engine.training import Record, Training
     from playground.registry import Registry
     from playground.runs.directory import RunDirectory
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Who watches a run; by default nobody, and notes become warnings."""
+    """Who watches a run; by default nobody, and notes go to the log."""
 
     def start(self, run: Run, training: Training) -> None:
         """The run is about to take its first step."""
@@ -33,7 +35,7 @@ class Observer:
 
     def note(self, text: str) -> None:
         """Something that the user should know and that does not harm the run."""
-        warnings.warn(text, stacklevel=2)
+        logging.getLogger("playground").warning(text)
 
 
 class Journal:
@@ -61,10 +63,7 @@ class Journal:
     def end(self) -> None:
         """The run has its final status: write what is left to write. What cannot be written becomes a note."""
         if self._directory is not None:
-            try:
-                self._write(self._directory)
-            except OSError as error:
-                self.note(f"the record of {self._run.name} is not complete: {brief(error)}")
+            self._write(self._directory)
         self._registry.notify("playground_run_end", self.note, run=self._run)
         self._observer.end(self._run)
 
@@ -77,12 +76,19 @@ class Journal:
                 self._directory.log(text)
 
     def _write(self, directory: RunDirectory) -> None:
-        directory.close()
-        if self._run.error is not None:
-            directory.log("".join(traceback.format_exception(self._run.error)))
-        try:
-            directory.save("figure.svg", lambda path: self._run.figure().savefig(path, format="svg"))
-        except Exception as error:
-            # No figure is worth a run: a missing font, a broken matplotlibrc, a full disk.
-            self.note(f"no figure was drawn: {brief(error)}")
-        directory.summarise(self._run.summary())
+        run = self._run
+        # The figure last: it takes longest, and an interruption then costs nothing else.
+        parts: dict[str, Callable[[], None]] = {
+            "metrics.jsonl": directory.close,
+            "summary.json": lambda: directory.summarise(run.summary()),
+            "figure.svg": lambda: directory.save("figure.svg", run.draw),
+        }
+        if run.error is not None:
+            failure = "".join(traceback.format_exception(run.error))
+            parts = {"log.txt": lambda: directory.log(failure), **parts}
+        for name, write in parts.items():
+            try:
+                write()
+            except Exception as error:
+                # Each for itself: a full disk or a broken matplotlibrc must not cost what can still be written.
+                self.note(f"{name} of {run.name} could not be written: {brief(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,6 +102,13 @@ class Run:
 
         title = " · ".join(str(self.experiment[kind]) for kind in ("optimizer", "model", "data", "backend"))
         return curve(self.history, self.known_optimum, title)
+
+    def draw(self, path: Path) -> None:
+        """Write the figure as SVG."""
+        with warnings.catch_warnings():
+            # A letter that the font lacks is drawn as a box, which is no news to anybody.
+            warnings.simplefilter("ignore")
+            self.figure().savefig(path, format="svg")
 
     def __str__(self) -> str:
         devices = f"on [{', '.join(self.devices)}]"

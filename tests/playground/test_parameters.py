@@ -165,6 +165,9 @@ def test_help_of_a_class_is_that_of_the_class_and_of_its_initialiser() -> None:
 
 Metres = NewType("Metres", float)
 T = TypeVar("T")
+# As plugins for older Pythons still write them.
+OPTIONAL = Optional[float]  # noqa: UP045
+UNION = Union[int, str, list[str]]  # noqa: UP007
 
 
 class Rule(Protocol):
@@ -189,7 +192,7 @@ class Options(TypedDict):
         # None, and the word for it.
         (None, type(None), None),
         (None, int | None, None),
-        (None, Optional[float], None),
+        (None, OPTIONAL, None),
         ("none", float | None, None),
         ("none", str | None, "none"),
         # Lists and tuples.
@@ -217,7 +220,7 @@ class Options(TypedDict):
         ("a", list[str] | str, "a"),
         (["a"], str | list[str], ["a"]),
         (True, bool | float, True),
-        (2, Union[int, str, list[str]], 2),
+        (2, UNION, 2),
         # Hints that are not understood accept everything.
         (3, Any, 3),
         ("a", Any, "a"),
@@ -305,7 +308,7 @@ def test_a_refusal_names_the_parameter_its_type_and_the_value(parameter: Paramet
         (type(None), "none"),
         (Any, "any value"),
         (int | None, "int | none"),
-        (Optional[str], "str | none"),
+        (OPTIONAL, "float | none"),
         (Literal["a", "b", 3], "a | b | 3"),
         (Literal["a"] | None, "a | none"),
         (tuple[int, ...], "tuple[int, ...]"),

@@ -170,9 +170,7 @@ def test_two_components_of_one_name_are_both_listed_by_names_that_tell_them_apar
 
 
 @pytest.mark.parametrize("arguments", [("--no-plugin", "optimizers", "list"), ("list", "--no-plugin", "optimizers")])
-def test_a_plugin_that_is_left_out_is_listed_as_disabled(
-    call: Callable[..., Any], arguments: tuple[str, ...]
-) -> None:
+def test_a_plugin_that_is_left_out_is_listed_as_disabled(call: Callable[..., Any], arguments: tuple[str, ...]) -> None:
     rows = call(*arguments, "--json").json
     assert names(rows, "optimizer") == set()
     assert names(rows, "model") >= BUILT_IN["model"]

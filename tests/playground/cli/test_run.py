@@ -540,6 +540,9 @@ def test_a_run_that_fails_ends_with_1_and_one_line_and_keeps_its_records(
     assert summary["error"] == "RuntimeError: no fifth step"
     assert summary["steps"] == 4
     assert [record["step"] for record in records_of(directory)] == [0, 2, 4]
+    facts = strict((directory / "run.json").read_text(encoding="utf-8"))
+    assert facts["versions"]["optim-failing"] == "1.2.3"
+    assert facts["components"]["optimizer"]["distribution"] == "optim-failing"
     log = (directory / "log.txt").read_text(encoding="utf-8")
     assert "Traceback (most recent call last)" in log
     assert "no fifth\nstep" in log
@@ -669,6 +672,19 @@ def test_a_run_that_is_killed_leaves_whole_lines_and_no_summary(
     assert all(record.keys() == records[0].keys() for record in records)
     assert strict((directory / "run.json").read_text(encoding="utf-8"))["name"] == directory.name
     assert not (directory / "summary.json").exists()
+
+
+def test_ctrl_c_before_the_first_record_leaves_nothing(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("playground_plugins.data.airfoil.load", interrupted)
+    done = call("run")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1].startswith("error: interrupted")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_while_the_figure_is_drawn_still_leaves_a_summary(

@@ -60,22 +60,35 @@ DEFAULTS = [
 THIRD_PARTY = '''
 from playground import Data, Model, Optimizer, hookimpl
 
-def plain(params, lr=0.5, *, decay: float, steps=[1, 2], limit: float = float("inf")):
+def typed(params, lr: float = 0.5, *, decay: float, limit: float = float("inf")):
     """Steps.
 
     :param lr: how far to go
     :param decay: how fast to tire
     """
 
-def broken_locate():
+def untyped(params, lr=0.5, steps=[1, 2]):
+    pass
+
+def load():
+    pass
+
+def __getattr__(name):
+    if name != "late":
+        raise AttributeError(name)
+    print("I am imported at last")
+    return typed
+
+def lost():
     raise OSError("the disk is gone")
 
 @hookimpl
 def playground_optimizers():
     return [
-        Optimizer("plain", plain, summary="Plain"),
+        Optimizer("typed", typed, summary="Typed"),
+        Optimizer("untyped", untyped),
         Optimizer("nowhere", "optim_third.missing:Nothing"),
-        Optimizer("chatty", "optim_third_chatty:factory"),
+        Optimizer("chatty", "optim_third:late"),
     ]
 
 @hookimpl
@@ -84,15 +97,8 @@ def playground_models():
 
 @hookimpl
 def playground_data():
-    return [Data("lost", plain, path=broken_locate), Data("text", plain, path=lambda: "/not/a/Path/object")]
+    return [Data("lost", load, path=lost)]
 '''
-
-CHATTY = """
-print("I am imported at last")
-
-def factory(params, lr: float = 0.1):
-    pass
-"""
 
 
 def strict(text: str) -> Any:
@@ -106,8 +112,7 @@ def strict(text: str) -> Any:
 def third_party(
     install_plugin: Callable[..., dict[str, str]], in_process_plugins: Callable[[dict[str, str]], None]
 ) -> None:
-    environment = install_plugin("optim-third", THIRD_PARTY, "third")
-    in_process_plugins(install_plugin("optim-third-chatty", CHATTY, "chatty", env=environment))
+    in_process_plugins(install_plugin("optim-third", THIRD_PARTY, "third"))
 
 
 # As JSON
@@ -123,7 +128,7 @@ def test_json_gives_every_parameter_with_its_type_default_and_help(
     for one in parameters.values():
         assert one.keys() == {"name", "type", "default", "required", "help"}
         assert one["required"] is False
-        assert len(one["help"]) > 2
+        assert one["help"]
 
 
 @pytest.mark.parametrize(("kind", "name"), [*EXPECTED, ("optimizer", "adagrad")])
@@ -173,7 +178,9 @@ def test_the_text_says_all_that_the_json_says(call: Callable[..., Any], kind: st
     for key in ("kind", "name", "summary", "plugin", "distribution", "version", "factory"):
         assert re.search(rf"^{key} +{re.escape(found[key])}$", done.out, re.MULTILINE)
     for one in found["parameters"]:
-        (line,) = [line for line in done.out.splitlines() if re.match(rf"{one['name']} .*{re.escape(one['type'])}", line)]
+        (line,) = [
+            line for line in done.out.splitlines() if re.match(rf"{one['name']} .*{re.escape(one['type'])}", line)
+        ]
         assert one["help"] in line
 
 
@@ -198,7 +205,7 @@ def test_a_default_is_shown_as_it_would_be_written_in_an_expression(
 
 @pytest.mark.usefixtures("third_party")
 def test_a_parameter_without_a_default_is_shown_as_needed(call: Callable[..., Any]) -> None:
-    found = strict(call("show", "optimizer", "plain", "--json").out)
+    found = json.loads(call("show", "optimizer", "typed", "--json").out)
     decay = next(one for one in found["parameters"] if one["name"] == "decay")
     assert decay == {
         "name": "decay",
@@ -207,23 +214,23 @@ def test_a_parameter_without_a_default_is_shown_as_needed(call: Callable[..., An
         "required": True,
         "help": "how fast to tire",
     }
-    assert re.search(r"^decay +float +\(needed\) +how fast to tire", call("show", "optimizer", "plain").out, re.MULTILINE)
+    text = call("show", "optimizer", "typed").out
+    assert re.search(r"^decay +float +\(needed\) +how fast to tire$", text, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("third_party")
 def test_a_parameter_without_a_type_is_shown_and_takes_any_value(call: Callable[..., Any]) -> None:
-    done = call("show", "optimizer", "plain", "--json")
+    done = call("show", "optimizer", "untyped", "--json")
     assert done.code == 0, done.err
-    parameters = {one["name"]: one for one in json.loads(done.out)["parameters"]}
+    parameters = {one["name"]: one for one in strict(done.out)["parameters"]}
     assert (parameters["lr"]["type"], parameters["lr"]["default"]) == ("any value", 0.5)
     assert parameters["steps"]["default"] == [1, 2]
 
 
 @pytest.mark.usefixtures("third_party")
 def test_a_default_that_json_cannot_say_leaves_the_json_valid(call: Callable[..., Any]) -> None:
-    done = call("show", "optimizer", "plain", "--json")
-    assert done.code == 0, done.err
-    strict(done.out)
+    found = strict(call("show", "optimizer", "typed", "--json").out)
+    assert [one["name"] for one in found["parameters"]] == ["lr", "decay", "limit"]
 
 
 @pytest.mark.usefixtures("third_party")

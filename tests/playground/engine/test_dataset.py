@@ -55,7 +55,7 @@ def test_a_split_without_rows_is_refused(split: str, style: Any) -> None:
 
 def test_a_task_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="ranking"):
-        Dataset(numbers(4), task="ranking")  # type: ignore[arg-type]
+        Dataset(numbers(4), task="ranking")
 
 
 @pytest.mark.parametrize("classes", [None, 0])

@@ -55,9 +55,14 @@ def test_a_stream_is_the_state_of_a_generator_for_its_purpose() -> None:
 def test_random_numbers_are_left_as_they_were_found_also_after_an_error() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    with pytest.raises(KeyError), randomness.preserved([CPU]):
-        torch.rand(3)
-        raise KeyError
+
+    def fail() -> None:
+        with randomness.preserved([CPU]):
+            torch.rand(3)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert torch.equal(torch.get_rng_state(), before)
 
 

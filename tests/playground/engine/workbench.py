@@ -101,7 +101,7 @@ def trained(steps: int = 20, **words: Any) -> dict[str, Tensor]:
 
 def replicas(parts: Parts) -> list[Replica]:
     """The replicas of a backend that has them in this process."""
-    found: list[Replica] = parts.backend.replicas  # type: ignore[attr-defined]
+    found: list[Replica] = parts.backend.replicas
     return found
 
 
