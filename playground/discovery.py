@@ -45,13 +45,8 @@ class Plugin:
 
     def answers_to(self, name: str) -> bool:
         """Whether `name` is this plugin's entry point, module or distribution."""
-        return name != "" and name in (
-            self.name,
-            self.qualified,
-            self.module,
-            self.module.partition(":")[0],
-            self.distribution,
-        )
+        names = {self.name, self.qualified, self.module, self.module.partition(":")[0], self.distribution}
+        return name in names - {""}
 
     def mark(self, status: Status, reason: str, mend: str) -> None:
         self.status, self.reason, self.mend = status, reason, mend

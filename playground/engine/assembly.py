@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TORCH = threading.RLock()
-"""Held while parts are in use: torch's default generators and its number of threads belong to the whole process, so runs
+"""Held while parts are in use. torch has one default generator and one number of threads for the whole process, so runs
 that are started from several threads take turns."""
 
 

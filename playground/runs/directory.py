@@ -40,7 +40,8 @@ class RunDirectory:
 
         Raises RequestError, leaving nothing behind, where that cannot be done.
         """
-        path, made = None, list[Path]()
+        path: Path | None = None
+        made: list[Path] = []
         try:
             made = [one for one in (root, *root.parents) if not one.exists()]
             root.mkdir(parents=True, exist_ok=True)
@@ -90,8 +91,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Put the records onto the disk, not only into the system's memory."""
-        with self._metrics:
-            os.fsync(self._metrics.fileno())
+        if not self._metrics.closed:
+            with self._metrics:
+                os.fsync(self._metrics.fileno())
 
 
 def now() -> str:

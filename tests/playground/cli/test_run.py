@@ -731,5 +731,5 @@ def test_a_run_needs_no_display_and_never_imports_pyplot(tmp_path: Path, backend
     directory = only_run(tmp_path / "runs")
     assert summary_of(directory)["status"] == "done"
     drawn = (directory / "figure.svg").exists()
-    assert drawn or "note: no figure was drawn: " in done.stderr
+    assert drawn or "note: figure.svg of " in done.stderr
     assert drawn or backend == "nonsense"

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import TensorDataset
-from workbench import Rows, data, experiment, numbers, run, same, train, trained
 
 from playground import Dataset
 from playground.engine import batches, randomness
 from playground.engine.assembly import assembled
 from playground.engine.batches import Feed, Order, feeds
+
+from .workbench import Rows, data, experiment, numbers, run, same, train, trained
 
 if TYPE_CHECKING:
     from playground import Shard

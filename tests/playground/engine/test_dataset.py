@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import TensorDataset
-from workbench import Rows, data, experiment, numbers, run
 
 from playground import ComponentError, Data, Dataset
 from playground.engine.assembly import assembled
 from playground.engine.dataset import count
+
+from .workbench import Rows, data, experiment, numbers, run
 
 STYLES = {"memory": lambda inputs, targets: (inputs, targets), "map": Rows, "torch": TensorDataset}
 

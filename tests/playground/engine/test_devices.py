@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workbench import experiment
 
 from playground import Devices, RequestError
 from playground.engine import devices as module
 from playground.engine.devices import MOST_CPU_REPLICAS, available, resolve
+
+from .workbench import experiment
 
 CPU = torch.device("cpu")
 CUDA = tuple(torch.device("cuda", index) for index in range(3))

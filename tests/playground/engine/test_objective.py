@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playground_plugins.data.airfoil import load
 from torch import Tensor
-from workbench import ZERO, data, experiment, numbers, replicas, run, take_steps
 
 from playground import RequestError
 from playground.engine.assembly import assembled
 from playground.engine.objective import CrossEntropy, HalfSquaredError, Objective, objective_for
+
+from .workbench import ZERO, data, experiment, numbers, replicas, run, take_steps
 
 WHOLE = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), max_size=30)
 

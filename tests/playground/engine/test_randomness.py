@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from workbench import experiment, run, same
 
 from playground.engine import randomness
 from playground.engine.assembly import assembled
+
+from .workbench import experiment, run, same
 
 CPU = torch.device("cpu")
 

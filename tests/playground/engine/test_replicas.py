@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
-from workbench import data, difference, evaluate, experiment, numbers, replicas, same, take_steps, train, trained
 
 from playground import Model, Objective, Place, Recipe, ReplicaBackend, Request
 from playground.engine.assembly import assembled
+
+from .workbench import data, difference, evaluate, experiment, numbers, replicas, same, take_steps, train, trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import Tensor, nn
-from workbench import BOOK, data, difference, experiment, numbers, replicas, same, take_steps
 
 from playground import Model
 from playground.engine.assembly import assembled
 from playground.engine.state import load_optimizer_state, on_cpu, optimizer_state
+
+from .workbench import BOOK, data, difference, experiment, numbers, replicas, same, take_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

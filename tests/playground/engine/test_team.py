@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from workbench import data, experiment, numbers, run, same, take_steps, trained
 
 from playground import Model
 from playground.engine import randomness
 from playground.engine.assembly import assembled
 from playground.engine.team import TRIALS, Concurrency, Team, step_together
+
+from .workbench import data, experiment, numbers, run, same, take_steps, trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from playground_plugins.data.airfoil import load
 from torch import Tensor, nn
 from torch.nn import functional
-from workbench import (
+
+from playground import Dataset, Model, ParallelBackend, Place, Plan, Recipe, Request, StepResult
+from playground.engine import batches, randomness
+from playground.engine.assembly import Parts, assembled
+from playground.engine.batches import Feed, Order
+from playground.engine.objective import HalfSquaredError
+from playground.engine.training import Training
+
+from .workbench import (
     BOOK,
     LEAST,
     ZERO,
@@ -29,13 +37,6 @@ from workbench import (
     train,
     trained,
 )
-
-from playground import Dataset, Model, ParallelBackend, Place, Plan, Recipe, Request, StepResult
-from playground.engine import batches, randomness
-from playground.engine.assembly import Parts, assembled
-from playground.engine.batches import Feed, Order
-from playground.engine.objective import HalfSquaredError
-from playground.engine.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
