@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from playground.runs.run import Run
+
 
 class PlaygroundError(Exception):
     """Something went wrong whose message says what, where, and what to do."""
@@ -22,7 +24,11 @@ class ComponentError(RequestError):
 
 
 class RunFailedError(PlaygroundError):
-    """A run failed after it had begun; its record is kept and the cause is chained."""
+    """A run failed after it had begun; its record is kept, in `run` too, and the cause is chained."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 def brief(error: BaseException, limit: int = 400) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from playground.components import KINDS, Data
 from playground.errors import RequestError, did_you_mean
-from playground.expressions import format_expression, parse
+from playground.expressions import format_expression, parse, parse_value
 from playground.parameters import REQUIRED
 
 if TYPE_CHECKING:
@@ -181,7 +181,9 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
             name, parameters = words.get(kind, (None, {}))
             if shortcut in parameters:
                 raise RequestError(f"'{shortcut}' is given twice: by itself and in {kind} '{name}'")
-            words[kind] = (name, {**parameters, shortcut: words.pop(shortcut)})
+            value = words.pop(shortcut)
+            # As in an expression, so that `--devices 2` and `manual:devices=2` are one experiment.
+            words[kind] = (name, {**parameters, shortcut: parse_value(value) if isinstance(value, str) else value})
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import inspect
 import re
 import types
@@ -106,11 +107,14 @@ def _fitted(default: Any, hint: Any) -> Any:
 
 def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
     target = factory.__init__ if inspect.isclass(factory) else factory
-    try:
-        return typing.get_type_hints(target)
-    except Exception:
-        # A hint that cannot be resolved (a name imported for type checkers only) must not make a component unusable.
-        return {}
+    hints: dict[str, Any] = {}
+    for name, hint in getattr(target, "__annotations__", {}).items():
+        # One by one, and without those that cannot be resolved: a name that is imported for type checkers only must
+        # neither make a component unusable nor leave its other parameters unchecked.
+        with contextlib.suppress(Exception):
+            alone = types.SimpleNamespace(__annotations__={name: hint})
+            hints |= typing.get_type_hints(alone, globalns=getattr(target, "__globals__", {}))
+    return hints
 
 
 def describe(hint: Any) -> str:

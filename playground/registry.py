@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DISABLE = "PLAYGROUND_DISABLE_PLUGINS"
+HOME = "optim-playground"
+"""The distribution that this project is."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,14 @@ class Registration:
     @cached_property
     def factory(self) -> Callable[..., Any]:
         """The factory, imported. Raises ComponentError."""
-        with self._guard("cannot be loaded"):
+        with self.guard("cannot be loaded"):
             return resolve(self.component.factory)
 
     @cached_property
     def parameters(self) -> Parameters:
         """The parameters of the factory, with the component's defaults. Raises ComponentError."""
         factory = self.factory
-        with self._guard("has parameters that cannot be read"):
+        with self.guard("has parameters that cannot be read"):
             return parameters_of(factory, self.component.leading, self.component.defaults)
 
     def build(self, *leading: Any, **parameters: Any) -> Any:
@@ -71,12 +73,17 @@ class Registration:
         Raises ComponentError, which names the component, its plugin and the cause, where the factory raises.
         """
         defaults = {name: self.parameters[name].default for name in self.component.defaults}
-        with self._guard("cannot be built"):
+        with self.guard("cannot be built"):
             # A copy, since a factory may keep or change the list that it is given.
             return self.factory(*leading, **copy.deepcopy({**defaults, **parameters}))
 
+    def has(self, trait: str) -> bool:
+        """Whether the component says that it has a trait of its kind: `affine`, `closure`, `exact`."""
+        return bool(getattr(self.component, trait))
+
     @contextlib.contextmanager
-    def _guard(self, what: str) -> Iterator[None]:
+    def guard(self, what: str) -> Iterator[None]:
+        """Turn what the component's code raises into a ComponentError that names it: `<component> <what>: <cause>`."""
         try:
             yield
         except PlaygroundError:
@@ -147,9 +154,12 @@ class Registry:
     def default(self, kind: str) -> Registration:
         """The component that a run takes where none of this kind is asked for.
 
-        Raises RequestError where no plugin, or more than one, offers one.
+        That of the project's own plugins, where they offer one. Raises RequestError where no plugin, or more than one,
+        offers one.
         """
         offers = [one for one in self.of_kind(kind) if one.component.default]
+        # A stranger's offer must not change, or break, what people are used to.
+        offers = [one for one in offers if one.plugin.distribution == HOME] or offers
         if len(offers) == 1:
             return offers[0]
         names = ", ".join(one.name for one in offers)

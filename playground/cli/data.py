@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.group()
+@common_options
 def data() -> None:
     """The data sets, and where they are."""
 

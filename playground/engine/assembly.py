@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from playground.components import Optimizer as OptimizerComponent
 from playground.engine import randomness
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request
 from playground.engine.batches import Feed, Order, feeds
@@ -34,49 +33,62 @@ that are started from several threads take turns."""
 
 @dataclass(frozen=True)
 class Parts:
-    """What the training loop works with."""
+    """What the training loop works with.
+
+    exact: whether the backend promises that replicas stay equal.
+    """
 
     dataset: Dataset
     feeds: dict[str, Feed]
     order: Order
     objective: Objective
     backend: ParallelBackend
+    exact: bool
     plan: Plan
+    place: Place
 
 
 @contextlib.contextmanager
 def assembled(experiment: Experiment) -> Iterator[Parts]:
     """Build an experiment's parts, and give everything back at the end: threads, memory, torch's random state.
 
-    Raises RequestError where a component refuses its parameters or the backend its plan.
+    Raises RequestError where the backend refuses, ComponentError where a component fails or refuses its parameters.
     """
-    backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
-    optimizer = experiment.optimizer.registration.component
-    closure = isinstance(optimizer, OptimizerComponent) and optimizer.closure
-    plan = backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure))
-    if plan.processes != 1:
-        raise RequestError(
-            f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
-        )
-    dataset = _built(experiment.data, Dataset)
-    dtype = getattr(torch, experiment.dtype)
-    parts = Parts(
-        dataset,
-        feeds(dataset, dtype, experiment.seed),
-        Order(dataset.rows, experiment.batch_size, experiment.seed),
-        objective_for(dataset.task),
-        backend,
-        plan,
-    )
-    with _TORCH, randomness.preserved(plan.devices):
-        try:
-            backend.setup(plan, Place())
-            backend.prepare(_recipe(experiment, dataset, dtype, closure))
-            yield parts
-        except BaseException as error:
-            backend.close(error)
-            raise
-        backend.close()
+    with _TORCH:
+        backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
+        guard = experiment.backend.registration.guard
+        closure = experiment.optimizer.registration.has("closure")
+        with guard("failed to plan"):
+            plan = backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure))
+        if plan.processes != 1:
+            raise RequestError(
+                f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
+            )
+        place = Place(plan.devices)
+        with randomness.preserved(place.devices):
+            with randomness.drawing(experiment.seed, "data"):
+                dataset = _built(experiment.data, Dataset)
+            # Whatever draws on the CPU though its replica is elsewhere.
+            randomness.start(experiment.seed, "host")
+            dtype = getattr(torch, experiment.dtype)
+            try:
+                with guard("failed to start"):
+                    backend.setup(plan, place)
+                    backend.prepare(_recipe(experiment, dataset, dtype, closure))
+                yield Parts(
+                    dataset,
+                    feeds(dataset, dtype, experiment.seed),
+                    Order(dataset.rows, experiment.batch_size, experiment.seed),
+                    objective_for(dataset.task),
+                    backend,
+                    experiment.backend.registration.has("exact"),
+                    plan,
+                    place,
+                )
+            except BaseException as error:
+                backend.close(error)
+                raise
+            backend.close()
 
 
 def _recipe(experiment: Experiment, dataset: Dataset, dtype: torch.dtype, closure: bool) -> Recipe:

@@ -46,8 +46,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Place:
-    """Which of the processes this is."""
+    """Which of the processes this is, and the devices of its own replicas."""
 
+    devices: tuple[torch.device, ...]
     rank: int = 0
     world: int = 1
 
@@ -58,7 +59,7 @@ class Recipe:
 
     model: a new model on the CPU; each call draws the same initial weights.
     optimizer: an optimizer over parameters. closure: whether its step must be given a closure.
-    seed: the experiment's; replica i draws its dropout from the stream ("dropout", i).
+    seed: the experiment's; replica i, counted over all ranks, draws its dropout from the stream ("dropout", i).
     """
 
     model: Callable[[], nn.Module]
@@ -71,7 +72,7 @@ class StepResult(NamedTuple):
     """What a step did.
 
     loss: the loss before the update, summed over this process's rows, of shape (); it stays on its device, and over
-        processes it is only summed (by `total`) when somebody wants to know.
+        processes it is only summed (by `sum_over_ranks`) when somebody wants to know.
     moved: bytes of gradients (or parameters) that went from one replica to another.
     """
 
@@ -106,7 +107,8 @@ class ParallelBackend(ABC):
     def shard(self, rows: Tensor) -> list[Tensor]:
         """Cut the row numbers of a GLOBAL batch, of shape (n,), into one part for each local replica.
 
-        Over all ranks each row is in one part exactly; parts may be uneven or empty.
+        Over all ranks each row is in one part exactly; parts may be uneven or empty. An empty part comes back to `step`
+        and `evaluate` as a micro-batch of 0 rows, so that a rank without rows can still take part in collectives.
         """
 
     @abstractmethod
@@ -123,18 +125,21 @@ class ParallelBackend(ABC):
         In eval mode and without gradients; leaves every module's mode and buffers as they were.
         """
 
-    def total(self, part: Tensor) -> Tensor:
-        """The sum of a tensor over all processes, each of which has a part of it; with one process, the part."""
+    def sum_over_ranks(self, part: Tensor) -> Tensor:
+        """The sum of a tensor of which each process has a part. A backend of several processes must give its own."""
         return part
+
+    def synchronize(self) -> None:  # noqa: B027 - on the CPU there is nothing to wait for
+        """Wait for work that has been handed to accelerators, before a clock is read."""
 
     @property
     @abstractmethod
     def lr(self) -> float | None:
         """The learning rate of the first parameter group; None where the optimizer has none."""
 
-    @lr.setter
     @abstractmethod
-    def lr(self, value: float) -> None: ...
+    def scale_lr(self, factor: float) -> None:
+        """Set every parameter group's learning rate to `factor` times its initial one, as a schedule does."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

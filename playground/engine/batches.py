@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from playground.engine import randomness
 from playground.engine.dataset import Dataset, Rows, count
@@ -18,7 +19,7 @@ Batch = tuple[Tensor, Tensor]
 """Inputs and targets of some rows."""
 
 Shard = list[Batch]
-"""The part of a global batch that one replica gets, as micro-batches; an empty list where it gets no rows."""
+"""The part of a global batch that one replica gets, as micro-batches; one of 0 rows where it gets none."""
 
 EVALUATED_AT_ONCE = 2**19
 """How many numbers of input an evaluation holds at a time: enough to be quick, too few to fill the memory."""
@@ -55,15 +56,12 @@ class Feed:
     def __call__(self, steps: Iterable[list[Tensor]], epoch: int = 0) -> Iterator[list[Shard]]:
         """For each step's row numbers, one tensor a shard, the shards themselves.
 
-        epoch: the stream of random numbers that a DataLoader's workers draw augmentations from.
+        epoch: a data set that augments its rows draws other random numbers in each.
         """
         if isinstance(self._source, tuple):
             inputs, targets = self._source
             for parts in steps:
-                yield [
-                    [(inputs.index_select(0, rows), targets.index_select(0, rows))] if rows.numel() else []
-                    for rows in parts
-                ]
+                yield [[(inputs.index_select(0, rows), targets.index_select(0, rows))] for rows in parts]
         else:
             yield from self._load(list(steps), epoch)
 
@@ -76,19 +74,40 @@ class Feed:
         return max(1, torch.as_tensor(self._source[0][0]).numel())
 
     def _load(self, steps: list[list[Tensor]], epoch: int) -> Iterator[list[Shard]]:
+        source = _SeededRows(self._source, self._seed, epoch)
         loader: DataLoader[Any] = DataLoader(
-            self._source,  # type: ignore[arg-type]
+            source,
             batch_sampler=[rows.tolist() for parts in steps for rows in parts if rows.numel()],
             num_workers=self._workers,
-            generator=randomness.generator(self._seed, "augmentation", epoch),
+            # The loader draws a seed for its workers, which no row needs; it must not come from the training's stream.
+            generator=torch.Generator(),
         )
         batches = iter(loader)
         for parts in steps:
-            yield [[self._pair(next(batches))] if rows.numel() else [] for rows in parts]
+            yield [[self._pair(next(batches) if rows.numel() else source.nothing())] for rows in parts]
 
     def _pair(self, batch: Any) -> Batch:
         inputs, targets = batch
         return _converted(inputs, self._dtype), _converted(targets, self._dtype)
+
+
+class _SeededRows(TorchDataset[Any]):
+    """A map-style data set each of whose rows is fetched with random numbers of its own.
+
+    So an augmentation depends on seed, epoch and row, and not on which replica or worker fetches the row, or when.
+    """
+
+    def __init__(self, rows: Any, seed: int, epoch: int) -> None:
+        self._rows, self._seed, self._epoch = rows, seed, epoch
+
+    def __getitem__(self, row: int) -> Any:
+        with randomness.drawing(self._seed, f"augmentation/{self._epoch}", row):
+            return self._rows[row]
+
+    def nothing(self) -> Batch:
+        """A batch of 0 rows."""
+        inputs, targets = self[0]
+        return torch.as_tensor(inputs)[None][:0], torch.as_tensor(targets)[None][:0]
 
 
 def _converted(part: Tensor, dtype: torch.dtype) -> Tensor:

@@ -38,7 +38,7 @@ class HalfSquaredError(Objective):
                 f"the model gives outputs of shape {tuple(outputs.shape)} for targets of shape {tuple(targets.shape)}; "
                 "they must be the same"
             )
-        columns = outputs.shape[-1] if outputs.ndim > 1 else 1
+        columns = outputs.shape[1:].numel()
         return functional.mse_loss(outputs, targets, reduction="sum") * (0.5 / columns)
 
 

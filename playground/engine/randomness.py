@@ -61,7 +61,12 @@ def preserved(devices: Iterable[torch.device] = ()) -> Iterator[None]:
 @contextlib.contextmanager
 def drawing(seed: int, purpose: str, index: int = 0) -> Iterator[None]:
     """Let the default CPU generator draw from a purpose's stream, and put it back afterwards."""
-    cpu = torch.device("cpu")
     with preserved():
-        set_state(cpu, stream(seed, purpose, index, cpu))
+        start(seed, purpose, index)
         yield
+
+
+def start(seed: int, purpose: str, index: int = 0) -> None:
+    """Let the default CPU generator draw from a purpose's stream, from its beginning."""
+    cpu = torch.device("cpu")
+    set_state(cpu, stream(seed, purpose, index, cpu))

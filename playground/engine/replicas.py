@@ -9,6 +9,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
 from playground.engine.devices import Devices, resolve
@@ -18,7 +19,7 @@ from playground.engine.team import Concurrency, Team, step_together
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from playground.engine.batches import Shard
     from playground.engine.objective import Objective
@@ -32,6 +33,7 @@ class Replica:
         self.model = model.to(device)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = recipe.optimizer(self.model.parameters())
+        self.initial_lrs = [group.get("lr") for group in self.optimizer.param_groups]
         self._divisors: dict[int, Tensor] = {}
 
     def differentiate(self, shard: Shard, count: int, objective: Objective) -> Tensor:
@@ -40,6 +42,8 @@ class Replica:
             parameter.grad = None
         total: Tensor | None = None
         for inputs, targets in shard:
+            if not inputs.shape[0]:
+                continue
             loss = objective.loss(self.model(inputs.to(self.device)), targets.to(self.device))
             loss.backward(self._share_of_one(count, loss))  # type: ignore[no-untyped-call]
             total = loss.detach() if total is None else total + loss.detach()
@@ -50,6 +54,8 @@ class Replica:
         """The loss and metrics summed over the shard's rows; empty for an empty shard."""
         sums: dict[str, Tensor] = {}
         for inputs, targets in shard:
+            if not inputs.shape[0]:
+                continue
             targets = targets.to(self.device)
             outputs = self.model(inputs.to(self.device))
             found = {"loss": objective.loss(outputs, targets), **objective.metrics(outputs, targets)}
@@ -96,7 +102,7 @@ class ReplicaBackend(ParallelBackend):
         self.concurrency = concurrency
         self.replicas = []
         self._team: Team | None = None
-        self._threads_before = torch.get_num_threads()
+        self._threads_before: int | None = None
 
     @abstractmethod
     def reduce(self, gradients: list[list[Tensor]]) -> int:
@@ -107,13 +113,20 @@ class ReplicaBackend(ParallelBackend):
             own rows ÷ the rows of the global batch. An exact backend leaves their sum on every replica.
         """
 
+    def mix(self, parameters: list[list[Tensor]]) -> int:
+        """After the update, bring the replicas' parameters together, in place; give the bytes that went between them.
+
+        For backends that average models (local SGD, gossip). An exact one has nothing to do: its replicas are equal.
+        """
+        return 0
+
     def plan(self, request: Request) -> Plan:
         devices = resolve(self.devices, self.cpu_replicas)
         on_cpu = sum(device.type == "cpu" for device in devices)
         return Plan(devices, threads=max(1, request.threads // max(1, on_cpu)))
 
     def setup(self, plan: Plan, place: Place) -> None:
-        self._plan = plan
+        self._place = place
         self._threads_before = torch.get_num_threads()
         # Threads that start later take the number over, so it is set here, before there are any.
         torch.set_num_threads(plan.threads)
@@ -122,9 +135,9 @@ class ReplicaBackend(ParallelBackend):
         self._recipe = recipe
         model = recipe.model()
         # Moving a model to the device that it is on gives the same tensors again, so the copies are made first.
-        copies = [model, *(copy.deepcopy(model) for _ in self._plan.devices[1:])]
-        self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._plan.devices, strict=True)]
-        self._team = Team(self._plan.devices, recipe.seed, self.concurrency)
+        copies = [model, *(copy.deepcopy(model) for _ in self._place.devices[1:])]
+        self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._place.devices, strict=True)]
+        self._team = Team(self._place.devices, recipe.seed, self.concurrency)
 
     @property
     def team(self) -> Team:
@@ -148,8 +161,12 @@ class ReplicaBackend(ParallelBackend):
             step_together([replica.optimizer for replica in self.replicas], evaluate)
         else:
             evaluations.append(self._gradient(shards, count, objective))
-            self.team.each(lambda replica: self.replicas[replica].optimizer.step())
-        return StepResult(evaluations[0][0], sum(moved for _, moved in evaluations))
+            self.team.update(lambda replica: self.replicas[replica].optimizer.step())
+        moved = sum(moved for _, moved in evaluations)
+        if len(self.replicas) > 1:
+            with torch.no_grad():
+                moved += self.mix([list[Tensor](replica.parameters) for replica in self.replicas])
+        return StepResult(evaluations[0][0], moved)
 
     def evaluate(self, shards: Sequence[Shard], objective: Objective) -> dict[str, float]:
         totals: dict[str, float] = {}
@@ -164,11 +181,16 @@ class ReplicaBackend(ParallelBackend):
         lr = self.replicas[0].optimizer.param_groups[0].get("lr")
         return None if lr is None else float(lr)
 
-    @lr.setter
-    def lr(self, value: float) -> None:
+    def scale_lr(self, factor: float) -> None:
         for replica in self.replicas:
-            for group in replica.optimizer.param_groups:
-                group["lr"] = value
+            for group, initial in zip(replica.optimizer.param_groups, replica.initial_lrs, strict=True):
+                if initial is not None:
+                    group["lr"] = initial * factor
+
+    def synchronize(self) -> None:
+        for device in set(self._place.devices):
+            if device.type != "cpu":
+                torch.accelerator.synchronize(device)
 
     def state_dict(self) -> dict[str, Any]:
         first = self.replicas[0]
@@ -183,8 +205,7 @@ class ReplicaBackend(ParallelBackend):
             replica.model.load_state_dict(state["model"], strict=True)
             # torch keeps a reference to what it loads, and replicas must not share a state.
             load_optimizer_state(replica.optimizer, replica.model, copy.deepcopy(state["optimizer"]))
-        if len(state["streams"]) == len(self.replicas):
-            self.team.restore(state["streams"])
+        self.team.restore(state["streams"])
 
     def fingerprint(self) -> list[str]:
         return [replica.fingerprint() for replica in self.replicas]
@@ -192,11 +213,14 @@ class ReplicaBackend(ParallelBackend):
     def close(self, error: BaseException | None = None) -> None:
         if self._team is not None:
             self._team.close()
-        torch.set_num_threads(self._threads_before)
+        if self._threads_before is not None:
+            torch.set_num_threads(self._threads_before)
 
     def _gradient(self, shards: Sequence[Shard], count: int, objective: Objective) -> tuple[Tensor, int]:
         """Put the global batch's gradient on every replica; gives the summed loss and the bytes moved."""
-        losses = self.team.train(lambda number: self.replicas[number].differentiate(shards[number], count, objective))
+        losses = self.team.differentiate(
+            lambda number: self.replicas[number].differentiate(shards[number], count, objective)
+        )
         if len(self.replicas) == 1:
             return losses[0], 0
         loss = losses[0]
@@ -219,11 +243,11 @@ class ReplicaBackend(ParallelBackend):
     def _evaluation(self) -> Iterator[None]:
         """Every replica in eval mode with the first one's buffers; afterwards each as it was, module by module."""
         modes = [(module, module.training) for replica in self.replicas for module in replica.model.modules()]
-        first, *others = [list(replica.model.buffers()) for replica in self.replicas]
-        kept = [[buffer.clone() for buffer in buffers] for buffers in others]
+        every = [list(replica.model.buffers()) for replica in self.replicas]
+        kept = [[buffer.clone() for buffer in buffers] for buffers in every]
         with torch.no_grad():
-            for buffers in others:
-                for mine, its in zip(buffers, first, strict=True):
+            for buffers in every[1:]:
+                for mine, its in zip(buffers, every[0], strict=True):
                     mine.copy_(its)
         for replica in self.replicas:
             replica.model.eval()
@@ -233,6 +257,6 @@ class ReplicaBackend(ParallelBackend):
             for module, mode in modes:
                 module.training = mode
             with torch.no_grad():
-                for buffers, values in zip(others, kept, strict=True):
+                for buffers, values in zip(every, kept, strict=True):
                     for buffer, value in zip(buffers, values, strict=True):
                         buffer.copy_(value)

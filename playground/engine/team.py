@@ -41,11 +41,14 @@ class Team:
         self._devices = devices
         self._wanted = concurrency
         self._pool: ThreadPoolExecutor | None = None
-        self._draws = False
         self._trials: list[float] = []
+        self._updates = 0
+        self._noisy_updates = False
         self._streams = [randomness.stream(seed, "dropout", replica, device) for replica, device in enumerate(devices)]
+        self._common = {device: randomness.stream(seed, "optimizer", 0, device) for device in devices}
+        # A replica alone on its device has the device's generator to itself; those that share one swap their states in.
         self._shared = len(set(devices)) < len(devices)
-        self.restore(self._streams)
+        self._install()
 
     def each(self, work: Callable[[int], T]) -> list[T]:
         """The results of work that draws no random numbers, in the order of the replicas."""
@@ -57,42 +60,63 @@ class Team:
         wait(futures)
         return [future.result() for future in futures]
 
-    def train(self, work: Callable[[int], T]) -> list[T]:
-        """The results of a training step's work, each replica drawing from its own stream."""
-        if len(self._devices) == 1:
-            return [work(0)]
-        if len(self._trials) < TRIALS:
-            return self._try(work)
-        if self._draws:
-            return self._in_turn(work)
-        if self._pool is None or not self._shared:
+    def differentiate(self, work: Callable[[int], T]) -> list[T]:
+        """The results of forward and backward, each replica drawing from its own stream."""
+        if not self._shared:
             return self.each(work)
+        if self._pool is None:
+            return self._in_turn(work) if len(self._trials) >= TRIALS else self._try(work)
         before = self._states()
         results = self.each(work)
         if _moved(before, self._states()):
-            raise RuntimeError(
-                f"the model drew random numbers, which it did not in its first {TRIALS} steps; replicas that draw must "
-                "take turns to be reproducible: ask the backend for concurrency=turns"
-            )
+            # It drew nothing in its first steps and does now, in an order that nobody knows: take the step again, in
+            # turn. Gradients are set anew; only running statistics count this one batch twice.
+            self.close()
+            results = self._in_turn(work)
         return results
 
-    def streams(self) -> list[Tensor]:
-        """The state of each replica's stream of random numbers."""
-        return list(self._streams) if self._shared else self._states()
+    def update(self, work: Callable[[int], T]) -> list[T]:
+        """The results of the optimizers' steps; optimizers that draw random numbers all draw the same ones."""
+        if self._updates >= TRIALS and not self._noisy_updates:
+            return self.each(work)
+        self._updates += 1
+        common, results = self._common, []
+        for replica, device in enumerate(self._devices):
+            mine = randomness.get_state(device)
+            randomness.set_state(device, common[device])
+            results.append(work(replica))
+            self._common = {**self._common, device: randomness.get_state(device)}
+            randomness.set_state(device, mine)
+        self._noisy_updates = self._noisy_updates or _moved(list(common.values()), list(self._common.values()))
+        return results
 
-    def restore(self, streams: list[Tensor]) -> None:
-        """Go on from these streams, one for each replica."""
-        self._streams = list(streams)
-        # A replica alone on its device has the device's generator to itself; those that share one swap theirs in.
-        if not self._shared:
-            for device, state in zip(self._devices, streams, strict=True):
-                randomness.set_state(device, state)
+    def streams(self) -> dict[str, Any]:
+        """The state of all streams of random numbers, for `restore`."""
+        dropout = self._streams if self._shared else self._states()
+        return {
+            "devices": [device.type for device in self._devices],
+            "dropout": list(dropout),
+            "optimizer": {device.type: state for device, state in self._common.items()},
+        }
+
+    def restore(self, streams: dict[str, Any]) -> None:
+        """Go on from such streams; other numbers or kinds of devices have other streams and keep their own."""
+        if streams["devices"] == [device.type for device in self._devices]:
+            self._streams = list(streams["dropout"])
+            self._install()
+        self._common = {device: streams["optimizer"].get(device.type, state) for device, state in self._common.items()}
+        self._updates = 0
 
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    def _install(self) -> None:
+        if not self._shared:
+            for device, state in zip(self._devices, self._streams, strict=True):
+                randomness.set_state(device, state)
 
     def _in_turn(self, work: Callable[[int], T]) -> list[T]:
         results = []
@@ -106,19 +130,20 @@ class Team:
         before = list(self._streams)
         started = time.perf_counter()
         results = self._in_turn(work)
-        self._trials.append((time.perf_counter() - started) / len(self._devices))
-        self._draws = self._draws or (self._shared and _moved(before, self._streams))
-        if len(self._trials) == TRIALS and not self._draws and self._worth_threads():
+        # A model that draws is never worth threads, however long it takes.
+        draws = _moved(before, self._streams)
+        self._trials.append(0.0 if draws else (time.perf_counter() - started) / len(self._devices))
+        if len(self._trials) == TRIALS and self._worth_threads():
             self._pool = ThreadPoolExecutor(len(self._devices), thread_name_prefix="replica")
         return results
 
+    def _worth_threads(self) -> bool:
+        if 0.0 in self._trials or self._wanted == "turns":
+            return False
+        return self._wanted == "threads" or (self._devices[0].type == "cpu" and min(self._trials) > WORTH_A_THREAD)
+
     def _states(self) -> list[Tensor]:
         return [randomness.get_state(device) for device in self._devices]
-
-    def _worth_threads(self) -> bool:
-        if self._wanted == "auto":
-            return self._devices[0].type == "cpu" and min(self._trials) > WORTH_A_THREAD
-        return self._wanted == "threads"
 
 
 def _moved(before: list[Tensor], after: list[Tensor]) -> bool:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from playground.engine import randomness
+from playground.engine.stopwatch import Stopwatch
+from playground.errors import PlaygroundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from torch import Tensor
 
     from playground.engine.assembly import Parts
-    from playground.engine.batches import Feed
+    from playground.engine.batches import Feed, Shard
 
 Record = dict[str, float | None]
 """What an evaluation found: step, samples, epoch, seconds of training so far, lr, step_loss and, for each split, loss
@@ -34,8 +36,8 @@ TICK = 0.1
 class Training:
     """One training of assembled parts. What it has done so far can be read at any time.
 
-    step: updates taken. samples: rows seen. seconds: time spent in training, evaluation left out. moved: bytes that
-    went between replicas. diverged: whether a loss was not finite.
+    step: updates taken. samples: rows seen. moved: bytes that went between replicas.
+    diverged: whether a loss was not finite.
     """
 
     def __init__(self, parts: Parts, epochs: int, eval_every: int | None) -> None:
@@ -45,50 +47,67 @@ class Training:
         self.total = epochs * parts.order.rows
         self.step = 0
         self.samples = 0
-        self.seconds = 0.0
         self.moved = 0
         self.diverged = False
+        self._clock = Stopwatch()
         self._losses: list[Tensor] = []
-        self._unrecorded = 0
+        self._recorded_step = 0
+        self._recorded_samples = 0
 
-    def records(self, tick: Callable[[int], None] = lambda samples: None) -> Iterator[Record]:
+    @property
+    def seconds(self) -> float:
+        """Time spent in training; evaluation, and what is done with a record, are left out."""
+        return self._clock.seconds
+
+    def records(self, tick: Callable[[int], None] = lambda samples: None) -> Generator[Record, None, None]:
         """Train; yields a record before the first step, whenever a multiple of `eval_every` samples has been passed,
         and after the last step. Ends early where the loss is not finite.
 
         tick: called with the number of samples seen, about ten times a second.
         """
-        backend, objective, order = self.parts.backend, self.parts.objective, self.parts.order
-        # Neither an evaluation nor what is done with its record may move the random numbers of the training.
-        with randomness.preserved(self.parts.plan.devices):
-            yield self._evaluate()
-        recorded, due, next_tick = 0, self.eval_every, 0.0
-        for epoch in range(self.epochs):
-            batches = order.epoch(epoch)
-            shards = self.parts.feeds["train"]((backend.shard(rows) for rows in batches), epoch)
-            started = time.perf_counter()
-            for rows in batches:
-                count = rows.numel()
-                result = backend.step(next(shards), count, objective)
-                self.step += 1
-                self.samples += count
-                self.moved += result.moved
-                self._losses.append(result.loss)
-                if self.samples >= due:
-                    self.seconds += time.perf_counter() - started
-                    due = (self.samples // self.eval_every + 1) * self.eval_every
-                    recorded = self.step
-                    with randomness.preserved(self.parts.plan.devices):
-                        yield self._evaluate()
+        yield from self._recorded()
+        next_tick = 0.0
+        self._clock.start()
+        try:
+            for epoch in range(self.epochs):
+                for count, shards in self._batches(epoch):
                     if self.diverged:
                         return
-                    started = time.perf_counter()
-                if (now := time.perf_counter()) >= next_tick:
-                    next_tick = now + TICK
-                    tick(self.samples)
-            self.seconds += time.perf_counter() - started
-        if recorded != self.step:
-            with randomness.preserved(self.parts.plan.devices):
-                yield self._evaluate()
+                    self._take_step(shards, count)
+                    if self.samples >= self._due:
+                        yield from self._recorded()
+                    if (now := time.perf_counter()) >= next_tick:
+                        next_tick = now + TICK
+                        tick(self.samples)
+            if self._recorded_step != self.step:
+                yield from self._recorded()
+        finally:
+            self._clock.stop()
+
+    def _batches(self, epoch: int) -> Iterator[tuple[int, list[Shard]]]:
+        """An epoch's global batches: the number of rows, and the shards of this process's replicas."""
+        order = self.parts.order.epoch(epoch)
+        shards = self.parts.feeds["train"](map(self.parts.backend.shard, order), epoch)
+        return zip((rows.numel() for rows in order), shards, strict=True)
+
+    def _take_step(self, shards: list[Shard], count: int) -> None:
+        result = self.parts.backend.step(shards, count, self.parts.objective)
+        self.step += 1
+        self.samples += count
+        self.moved += result.moved
+        self._losses.append(result.loss)
+
+    @property
+    def _due(self) -> int:
+        """How many samples the next record waits for."""
+        return (self._recorded_samples // self.eval_every + 1) * self.eval_every
+
+    def _recorded(self) -> Iterator[Record]:
+        """One record, for whoever asks; neither making it nor what is done with it counts as training, or moves a
+        random stream of the training."""
+        self.parts.backend.synchronize()
+        with self._clock.paused(), randomness.preserved(self.parts.place.devices):
+            yield self._evaluate()
 
     def _evaluate(self) -> Record:
         record: Record = {
@@ -103,19 +122,35 @@ class Training:
             record |= {f"{split}_{name}": value for name, value in self._measure(feed).items()}
         losses = [value for name, value in record.items() if name.endswith("loss") and value is not None]
         self.diverged = not all(map(math.isfinite, losses))
+        if not self.diverged:
+            self._check_replicas()
+        self._recorded_step, self._recorded_samples = self.step, self.samples
         return record
 
     def _measure(self, feed: Feed) -> dict[str, float]:
         """The means over a split's rows; each row is seen once."""
         sums: dict[str, float] = {}
-        pieces = feed.in_order()
-        for shards in feed([self.parts.backend.shard(rows) for rows in pieces]):
+        for shards in feed(map(self.parts.backend.shard, feed.in_order())):
             for name, value in self.parts.backend.evaluate(shards, self.parts.objective).items():
                 sums[name] = sums.get(name, 0.0) + value
         return {name: value / feed.rows for name, value in sums.items()}
 
     def _mean_step_loss(self) -> float | None:
         # Losses are left on their device until now, since reading one would make every step wait for it.
-        rows, self._unrecorded = self.samples - self._unrecorded, self.samples
         losses, self._losses = self._losses, []
-        return float(self.parts.backend.total(torch.stack(losses).double().sum())) / rows if losses else None
+        if not losses:
+            return None
+        total = self.parts.backend.sum_over_ranks(torch.stack(losses).sum(dtype=torch.float64))
+        return float(total) / (self.samples - self._recorded_samples)
+
+    def _check_replicas(self) -> None:
+        """Raises PlaygroundError where replicas that must be equal are not."""
+        if not self.parts.exact or len(self.parts.plan.devices) == 1:
+            return
+        prints = self.parts.backend.fingerprint()
+        strays = [str(number) for number, one in enumerate(prints) if one != prints[0]]
+        if strays:
+            raise PlaygroundError(
+                f"by step {self.step} the parameters of replica {', '.join(strays)} have drifted from those of replica 0; "
+                "an exact backend keeps them equal"
+            )

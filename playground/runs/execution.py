@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from playground.components import KINDS, Model
+from playground.components import KINDS
 from playground.engine.assembly import Parts, assembled
 from playground.engine.optimum import least_squares
 from playground.engine.training import Training
@@ -70,8 +71,8 @@ def run(
         "dtype": dtype,
     }
     ended = execute(Experiment.of(registry, words), registry, None if out is None else Path(out))
-    if ended.status == "failed":
-        raise RunFailedError(str(ended.error)) from ended.error
+    if ended.error is not None:
+        raise RunFailedError(brief(ended.error), ended) from ended.error
     if ended.status == "stopped":
         raise KeyboardInterrupt
     return ended
@@ -83,10 +84,13 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
     Raises RequestError while nothing has been written; afterwards every end, a failure and Ctrl-C too, is a run with
     its status.
     """
-    with torch.enable_grad(), assembled(experiment) as parts:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        parts = stack.enter_context(assembled(experiment))
         training = Training(parts, experiment.epochs, experiment.eval_every)
         observer = Observer() if observer is None else observer
-        records = training.records(observer.tick)
+        # Closed here, not by garbage collection: it holds random states that it puts back.
+        records = stack.enter_context(contextlib.closing(training.records(observer.tick)))
         # Before anything is written: a model that does not fit the data is a wrong request, not a failed run.
         first = _first(records, experiment)
         run = Run(
@@ -126,9 +130,8 @@ def _first(records: Iterator[Record], experiment: Experiment) -> Record:
 
 
 def _known_optimum(experiment: Experiment, parts: Parts) -> float | None:
-    model = experiment.model.registration.component
     # A parameter that is not at its default (no bias, say) may put some affine functions out of reach.
-    known = isinstance(model, Model) and model.affine and experiment.model.is_default
+    known = experiment.model.registration.has("affine") and experiment.model.is_default
     return least_squares(parts.dataset) if known else None
 
 

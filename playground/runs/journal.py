@@ -57,7 +57,7 @@ class Journal:
         self._run.history.append(record)
         if self._directory is not None:
             self._directory.append(record)
-        self._registry.notify("playground_evaluation", self.note, run=self._run, record=record)
+        self._registry.notify("playground_evaluation", self.note, run=self._run, record=dict(record))
         self._observer.record(self._run, record)
 
     def end(self) -> None:

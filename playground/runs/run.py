@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import math
+import secrets
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,7 @@ NOT_METRICS = frozenset({"step", "samples", "epoch", "seconds", "lr", "step_loss
 class Run:
     """One execution of an experiment.
 
-    name: its directory's; `unsaved` where nothing is written. directory: None where nothing is written.
+    name: its directory's; `unsaved-…` where nothing is written. directory: None where nothing is written.
     status: running, done, diverged (a loss was not finite), failed or stopped. error: what made it fail.
     history: the records, in order. devices: one for each replica.
     steps, samples, seconds: what was trained, evaluation left out. moved: bytes between replicas.
@@ -37,7 +38,7 @@ class Run:
     """
 
     experiment: Experiment
-    name: str = "unsaved"
+    name: str = field(default_factory=lambda: f"unsaved-{secrets.token_hex(3)}")
     directory: Path | None = None
     status: Status = "running"
     history: list[Record] = field(default_factory=list)
