@@ -31,8 +31,10 @@ def resolve(devices: Devices, cpu_replicas: int = 1) -> tuple[torch.device, ...]
     on_cpu = here[0].type == "cpu"
     if devices == "auto":
         return tuple(here * cpu_replicas if on_cpu else here)
-    if isinstance(devices, str) and devices.strip().isascii() and devices.strip().isdigit():
+    if isinstance(devices, str) and devices.strip().isdecimal():
         devices = int(devices)
+    if isinstance(devices, bool) or devices in ([], ""):
+        raise RequestError(f"devices={devices!r} says no devices; there are: {_listed(here)}")
     if isinstance(devices, int):
         most = MOST_CPU_REPLICAS if on_cpu else len(here)
         if not 1 <= devices <= most:
@@ -43,16 +45,11 @@ def resolve(devices: Devices, cpu_replicas: int = 1) -> tuple[torch.device, ...]
 
 
 def _one(name: str, here: list[torch.device]) -> torch.device:
-    refusal = RequestError(f"there is no device '{name}' here; there are: {_listed(here)}")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise refusal from None
-    if device.type == "cpu" and not device.index:
-        return torch.device("cpu")
-    device = torch.device(device.type, device.index or 0)
-    if device not in here:
-        raise refusal
+    # Compared as text: torch takes `cpu:256` and `cuda:999` for devices and loses the upper bits of the number.
+    known = {str(device): device for device in [*here, torch.device("cpu")]}
+    device = known.get(name) or known.get(name.removesuffix(":0")) or known.get(f"{name}:0")
+    if device is None:
+        raise RequestError(f"there is no device '{name}' here; there are: {_listed(here)}")
     return device
 
 

@@ -101,6 +101,7 @@ class ReplicaBackend(ParallelBackend):
         self.devices = devices
         self.concurrency = concurrency
         self.replicas = []
+        self._mixes = False
         self._team: Team | None = None
         self._threads_before: int | None = None
 
@@ -137,6 +138,8 @@ class ReplicaBackend(ParallelBackend):
         # Moving a model to the device that it is on gives the same tensors again, so the copies are made first.
         copies = [model, *(copy.deepcopy(model) for _ in self._place.devices[1:])]
         self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._place.devices, strict=True)]
+        # Most backends do not mix, and asking them in every step would cost more than it looks.
+        self._mixes = len(self.replicas) > 1 and type(self).mix is not ReplicaBackend.mix
         self._team = Team(self._place.devices, recipe.seed, self.concurrency)
 
     @property
@@ -163,7 +166,7 @@ class ReplicaBackend(ParallelBackend):
             evaluations.append(self._gradient(shards, count, objective))
             self.team.update(lambda replica: self.replicas[replica].optimizer.step())
         moved = sum(moved for _, moved in evaluations)
-        if len(self.replicas) > 1:
+        if self._mixes:
             with torch.no_grad():
                 moved += self.mix([list[Tensor](replica.parameters) for replica in self.replicas])
         return StepResult(evaluations[0][0], moved)

@@ -40,11 +40,15 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Any]:
 
 
 def load_optimizer_state(optimizer: Optimizer, model: nn.Module, state: dict[str, Any]) -> None:
-    """Put a state by names into the optimizer. Raises ValueError where it names other parameters."""
+    """Put a state by names into the optimizer. Raises ValueError where it is of other parameters or settings."""
     numbers = {name: number for number, name in enumerate(_names(optimizer, model))}
     named = [name for group in state["param_groups"] for name in group["params"]]
     if sorted(named) != sorted(numbers):
         raise ValueError(f"the state is of the parameters {named}, the optimizer has {list(numbers)}")
+    for theirs, mine in zip(state["param_groups"], optimizer.param_groups, strict=True):
+        # torch takes a state of any optimizer, and fails in the next step or not at all.
+        if differing := set(theirs) ^ set(mine):
+            raise ValueError(f"the state is of another optimizer: they differ in {', '.join(sorted(differing))}")
     optimizer.load_state_dict(
         {
             "state": {numbers[name]: entry for name, entry in state["state"].items()},

@@ -151,6 +151,6 @@ class Training:
         strays = [str(number) for number, one in enumerate(prints) if one != prints[0]]
         if strays:
             raise PlaygroundError(
-                f"by step {self.step} the parameters of replica {', '.join(strays)} have drifted from those of replica 0; "
+                f"by step {self.step} the parameters of replica {', '.join(strays)} differ from those of replica 0; "
                 "an exact backend keeps them equal"
             )

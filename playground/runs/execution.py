@@ -85,6 +85,8 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
     its status.
     """
     with contextlib.ExitStack() as stack:
+        # Whatever the caller has switched off.
+        stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         parts = stack.enter_context(assembled(experiment))
         training = Training(parts, experiment.epochs, experiment.eval_every)
