@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from playground.engine.objective import Objective
     from playground.engine.replicas import ReplicaBackend
     from playground.engine.team import Concurrency
-    from playground.errors import ComponentError, PlaygroundError, RequestError, RunFailedError
+    from playground.errors import ComponentError, PlaygroundError, RequestError
     from playground.experiment import Experiment
     from playground.hookspecs import hookimpl
     from playground.registry import Registry
     from playground.runs.execution import run
-    from playground.runs.run import Run
+    from playground.runs.run import Run, RunFailedError
 
 _HOMES = {
     "playground.components": ("Backend", "Data", "Model", "Optimizer"),
@@ -37,12 +37,12 @@ _HOMES = {
     "playground.engine.objective": ("Objective",),
     "playground.engine.replicas": ("ReplicaBackend",),
     "playground.engine.team": ("Concurrency",),
-    "playground.errors": ("ComponentError", "PlaygroundError", "RequestError", "RunFailedError"),
+    "playground.errors": ("ComponentError", "PlaygroundError", "RequestError"),
     "playground.experiment": ("Experiment",),
     "playground.hookspecs": ("hookimpl",),
     "playground.registry": ("Registry",),
     "playground.runs.execution": ("run",),
-    "playground.runs.run": ("Run",),
+    "playground.runs.run": ("Run", "RunFailedError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from playground.runs.run import Run
-
 
 class PlaygroundError(Exception):
     """Something went wrong whose message says what, where, and what to do."""
@@ -21,14 +19,6 @@ class RequestError(PlaygroundError):
 
 class ComponentError(RequestError):
     """A component's factory could not be loaded or refused its arguments; the cause is chained."""
-
-
-class RunFailedError(PlaygroundError):
-    """A run failed after it had begun; its record is kept, in `run` too, and the cause is chained."""
-
-    def __init__(self, message: str, run: Run) -> None:
-        super().__init__(message)
-        self.run = run
 
 
 def brief(error: BaseException, limit: int = 400) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from playground.errors import RequestError
@@ -31,9 +33,9 @@ def resolve(devices: Devices, cpu_replicas: int = 1) -> tuple[torch.device, ...]
     on_cpu = here[0].type == "cpu"
     if devices == "auto":
         return tuple(here * cpu_replicas if on_cpu else here)
-    if isinstance(devices, str) and devices.strip().isdecimal():
+    if isinstance(devices, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", devices):
         devices = int(devices)
-    if isinstance(devices, bool) or devices in ([], ""):
+    if isinstance(devices, bool) or devices == []:
         raise RequestError(f"devices={devices!r} says no devices; there are: {_listed(here)}")
     if isinstance(devices, int):
         most = MOST_CPU_REPLICAS if on_cpu else len(here)

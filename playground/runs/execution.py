@@ -13,13 +13,13 @@ from playground.components import KINDS
 from playground.engine.assembly import Parts, assembled
 from playground.engine.optimum import least_squares
 from playground.engine.training import Training
-from playground.errors import PlaygroundError, RequestError, RunFailedError, brief
+from playground.errors import PlaygroundError, RequestError, brief
 from playground.experiment import Experiment
 from playground.registry import Registry
 from playground.runs.directory import RunDirectory
 from playground.runs.environment import describe
 from playground.runs.journal import Journal, Observer
-from playground.runs.run import Run
+from playground.runs.run import Run, RunFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

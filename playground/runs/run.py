@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from playground.errors import brief
+from playground.errors import PlaygroundError, brief
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +136,11 @@ class Run:
             return None
         loss, step = min(finite)
         return {"train_loss": loss, "step": step}
+
+
+class RunFailedError(PlaygroundError):
+    """A run failed after it had begun; its record is kept, in `run` too, and the cause is chained."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run

@@ -663,12 +663,15 @@ def test_without_exactly_one_default_a_run_must_choose(provide: Provide) -> None
     assert str(refused.value) == (
         "no optimizer was chosen, and none is offered as the default; choose one with --optimizer"
     )
-    second = provide({"dogs": optimizers("Optimizer('wolf', 'a:b', default=True)")})
+    offers = {name: optimizers(f"Optimizer('{name}', 'a:b', default=True)") for name in ("wolf", "fox")}
+    strangers = provide(offers)
     with pytest.raises(RequestError) as refused:
-        Registry(entry_points=[*builtin_points(), *second]).default("optimizer")
+        Registry(entry_points=strangers).default("optimizer")
     assert str(refused.value) == (
-        "no optimizer was chosen, and several are offered as the default: sgd, wolf; choose one with --optimizer"
+        "no optimizer was chosen, and several are offered as the default: fox, wolf; choose one with --optimizer"
     )
+    # What people are used to does not change when a stranger's plugin is installed.
+    assert Registry(entry_points=[*builtin_points(), *strangers]).default("optimizer").name == "sgd"
 
 
 def test_each_kind_has_a_default_that_comes_with_the_project() -> None:
@@ -789,7 +792,7 @@ def hooks(body: str, head: str = "") -> str:
     parts = [HEAD, head]
     for hook, arguments, what in (
         ("playground_run_start", "run", "run.status, len(run.history)"),
-        ("playground_evaluation", "run, record", "record['step'], record is run.history[-1]"),
+        ("playground_evaluation", "run, record", "record['step'], record == run.history[-1]"),
         ("playground_run_end", "run", "run.status, len(run.history)"),
     ):
         parts.append(f"@hookimpl\ndef {hook}({arguments}):\n    {body.format(hook=hook, what=what)}\n\n\n")

@@ -105,7 +105,8 @@ def test_a_feed_gathers_the_rows_that_it_is_asked_for() -> None:
     inputs, targets = numbers(10)
     rows = [torch.tensor([3, 1]), torch.tensor([], dtype=torch.int64), torch.tensor([9])]
     ((first, empty, last),) = Feed((inputs, targets), torch.float64)([rows])
-    assert empty == []
+    ((no_inputs, no_targets),) = empty
+    assert (no_inputs.shape, no_targets.shape) == ((0, *inputs.shape[1:]), (0, *targets.shape[1:]))
     ((got_inputs, got_targets),) = first
     assert torch.equal(got_inputs, inputs[[3, 1]])
     assert torch.equal(got_targets, targets[[3, 1]])

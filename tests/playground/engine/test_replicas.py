@@ -48,7 +48,7 @@ def _threads_are_left_as_they_were() -> Iterator[None]:
 def cutter(count: int) -> Summing:
     """A backend with so many replicas of next to nothing."""
     backend = Summing(devices=count)
-    backend.setup(backend.plan(Request(1, 1)), Place())
+    backend.setup(backend.plan(Request(1, 1)), Place((torch.device("cpu"),) * count))
     backend.prepare(Recipe(lambda: nn.Linear(1, 1), lambda ps: torch.optim.SGD(ps, lr=0.1), closure=False, seed=0))
     return backend
 
@@ -83,16 +83,18 @@ def test_few_rows_on_four_replicas_give_the_update_of_one_device(rows: int, opti
     assert difference(found, expected) <= 1e-12
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "lbfgs"])
 @pytest.mark.parametrize("rows", [9, 5, 3])
-def test_the_loss_of_a_step_is_the_sum_over_the_global_batch_before_the_update(rows: int) -> None:
+def test_the_loss_of_a_step_is_the_sum_over_the_global_batch_before_the_update(rows: int, optimizer: str) -> None:
     inputs, targets = numbers(rows)
-    words = {"data": data((inputs, targets)), "batch_size": rows, "dtype": "float64"}
-    with assembled(experiment(backend="manual:devices=4", **words)) as parts:
-        weight, bias = parts.backend.state_dict()["model"].values()
-        (result,) = take_steps(parts, 1)
-    expected = (inputs @ weight.T + bias - targets).square().sum().item() / 2
-    assert result.loss.shape == ()
-    assert result.loss.item() == pytest.approx(expected, rel=1e-13)
+    words = {"data": data((inputs, targets)), "batch_size": rows, "dtype": "float64", "optimizer": optimizer}
+    for backend in (SINGLE, "manual:devices=4"):
+        with assembled(experiment(backend=backend, **words)) as parts:
+            weight, bias = parts.backend.state_dict()["model"].values()
+            (result,) = take_steps(parts, 1)
+        expected = (inputs @ weight.T + bias - targets).square().sum().item() / 2
+        assert result.loss.shape == ()
+        assert result.loss.item() == pytest.approx(expected, rel=1e-13)
 
 
 def test_a_replica_with_an_empty_shard_adds_nothing_and_gets_the_sum() -> None:
@@ -250,7 +252,7 @@ def test_an_evaluation_leaves_no_trace(backend: str) -> None:
             assert all(torch.equal(p.grad, grad) for p, grad in zip(model.parameters(), kept, strict=True))
         assert torch.equal(torch.get_rng_state(), random)
         after = parts.backend.state_dict()["streams"]
-        assert all(torch.equal(*pair) for pair in zip(streams, after, strict=True))
+        assert same(streams, after)
 
 
 def test_the_buffers_of_replicas_do_differ_so_that_restoring_them_means_something() -> None:

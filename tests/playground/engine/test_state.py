@@ -123,7 +123,7 @@ def test_a_state_has_the_plain_names_of_the_model_and_lies_on_the_cpu(backend: s
     assert list(state["model"]) == ["weight", "bias"]
     assert state["optimizer"]["param_groups"][0]["params"] == ["weight", "bias"]
     assert set(state["optimizer"]["state"]) <= {"weight", "bias"}
-    assert len(state["streams"]) == (1 if "single" in backend else int(backend.partition("=")[2][0]))
+    assert len(state["streams"]["dropout"]) == (1 if "single" in backend else int(backend.partition("=")[2][0]))
     assert all(one.device.type == "cpu" and not one.requires_grad for one in tensors(state))
 
 
@@ -215,7 +215,7 @@ def test_a_state_of_another_optimizer_is_refused(saved: str, loading: str) -> No
 def test_the_learning_rate_is_read_and_set_on_every_replica_and_kept_in_the_state(backend: str) -> None:
     with assembled(experiment(backend=backend, optimizer="adam:lr=0.25")) as parts:
         assert parts.backend.lr == 0.25
-        parts.backend.lr = 0.125
+        parts.backend.scale_lr(0.5)
         assert [one.optimizer.param_groups[0]["lr"] for one in replicas(parts)] == [0.125] * len(replicas(parts))
         state = parts.backend.state_dict()
     with assembled(experiment(backend=backend, optimizer="adam")) as parts:

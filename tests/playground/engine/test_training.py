@@ -83,8 +83,7 @@ class Pretending(ParallelBackend):
     def lr(self) -> float | None:
         return None
 
-    @lr.setter
-    def lr(self, value: float) -> None: ...
+    def scale_lr(self, factor: float) -> None: ...
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -106,7 +105,9 @@ def pretended(rows: int, batch_size: int, epochs: int, eval_every: int | None) -
         Order(rows, batch_size, 0),
         HalfSquaredError(),
         backend,
+        True,
         backend.plan(Request(batch_size, 1)),
+        Place((torch.device("cpu"),)),
     )
     return Training(parts, epochs, eval_every), backend
 
@@ -505,7 +506,7 @@ def test_a_record_has_the_learning_rate_of_its_time() -> None:
         rates = []
         for record in Training(parts, 1, 500).records():
             rates.append(record["lr"])
-            parts.backend.lr = rates[-1] / 2
+            parts.backend.scale_lr(0.5 ** len(rates))
     assert rates == [0.25, 0.125, 0.0625, 0.03125]
 
 

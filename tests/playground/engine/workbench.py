@@ -105,9 +105,15 @@ def replicas(parts: Parts) -> list[Replica]:
     return found
 
 
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether two states of a model are equal, bit for bit."""
-    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+def same(one: Any, other: Any) -> bool:
+    """Whether two states, nests of dicts and lists with tensors in them, are equal, bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
 
 
 def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:

@@ -112,7 +112,7 @@ def test_what_made_a_run_fail_is_said_in_one_line(run: Run) -> None:
 def test_a_run_that_has_hardly_begun_can_be_shown(experiment: Experiment, status: Any) -> None:
     run = Run(experiment, status=status, devices=["cpu"])
     assert str(run) == f"{status} on [cpu]"
-    assert repr(run) == f"<Run unsaved {status}: {status} on [cpu]>"
+    assert repr(run) == f"<Run {run.name} {status}: {status} on [cpu]>"
     assert (run.sec_per_epoch, run.samples_per_sec, run.metrics) == (None, None, {})
     assert run.to_dict()["run_dir"] is None
     assert run.summary()["bytes_per_step"] is None
