@@ -74,8 +74,8 @@ def playground_run_start(run: Run) -> None:
 def playground_evaluation(run: Run, record: Mapping[str, float | None]) -> None:
     """An evaluation has been made and recorded.
 
-    `record` is a copy of the line that was appended to metrics.jsonl, the last of `run.history`: `step`, `samples`, `epoch`,
-    `seconds`, `lr`, `train_loss` and the other metrics. Called outside the timed part of the run; a good
+    `record` is a copy of the line that was appended to metrics.jsonl, the last of `run.history`: `step`, `samples`,
+    `epoch`, `seconds`, `lr`, `train_loss` and the other metrics. Called outside the timed part of the run; a good
     implementation is still quick. What it raises is reported and cannot harm the run.
     """
 
