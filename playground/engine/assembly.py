@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from playground.engine import randomness
+from playground.engine import defaults, randomness
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request
 from playground.engine.batches import Feed, Order, feeds
 from playground.engine.dataset import Dataset
@@ -54,7 +54,7 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
 
     Raises RequestError where the backend refuses, ComponentError where a component fails or refuses its parameters.
     """
-    with _TORCH:
+    with _TORCH, defaults.plain():
         backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
         guard = experiment.backend.registration.guard
         closure = experiment.optimizer.registration.has("closure")
@@ -75,7 +75,7 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
                 with guard("failed to start"):
                     backend.setup(plan, place)
                     backend.prepare(_recipe(experiment, dataset, dtype, closure))
-                yield Parts(
+                parts = Parts(
                     dataset,
                     feeds(dataset, dtype, experiment.seed),
                     Order(dataset.rows, experiment.batch_size, experiment.seed),
@@ -85,6 +85,9 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
                     plan,
                     place,
                 )
+                # A model that makes tensors in its forward pass makes them in the experiment's precision.
+                with defaults.dtype(dtype):
+                    yield parts
             except BaseException as error:
                 backend.close(error)
                 raise
@@ -95,16 +98,10 @@ def _recipe(experiment: Experiment, dataset: Dataset, dtype: torch.dtype, closur
     inputs, outputs = dataset.inputs, dataset.outputs
 
     def model() -> nn.Module:
-        # Drawn on the CPU in float32 whatever the experiment's dtype and the caller's defaults, so that every device,
-        # backend and precision starts from the same numbers.
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-        try:
-            with randomness.drawing(experiment.seed, "weights"), torch.device("cpu"):
-                built = _built(experiment.model, nn.Module, inputs, outputs)
-        finally:
-            torch.set_default_dtype(default)
-        return built.to(dtype)
+        # Drawn on the CPU in float32 whatever the experiment's dtype: every device, backend and precision starts
+        # from the same numbers.
+        with randomness.drawing(experiment.seed, "weights"):
+            return _built(experiment.model, nn.Module, inputs, outputs).to(dtype)
 
     def optimizer(parameters: Iterable[nn.Parameter]) -> Optimizer:
         return _built(experiment.optimizer, Optimizer, parameters)

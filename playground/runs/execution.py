@@ -7,8 +7,6 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from playground.components import KINDS
 from playground.engine.assembly import Parts, assembled
 from playground.engine.optimum import least_squares
@@ -85,9 +83,6 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
     its status.
     """
     with contextlib.ExitStack() as stack:
-        # Whatever the caller has switched off.
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
         parts = stack.enter_context(assembled(experiment))
         training = Training(parts, experiment.epochs, experiment.eval_every)
         observer = Observer() if observer is None else observer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from playground_plugins.data.airfoil import load
 from torch import Tensor, nn
@@ -112,7 +112,14 @@ def pretended(rows: int, batch_size: int, epochs: int, eval_every: int | None) -
     return Training(parts, epochs, eval_every), backend
 
 
-@given(st.integers(1, 50), st.integers(1, 60), st.integers(1, 3), st.integers(1, 170) | st.none())
+# Batches of more than `eval_every` rows, and a short one between them that passes no multiple.
+@example(rows=29, batch_size=7, epochs=2, eval_every=5)
+@given(
+    rows=st.integers(1, 50),
+    batch_size=st.integers(1, 60),
+    epochs=st.integers(1, 3),
+    eval_every=st.integers(1, 170) | st.none(),
+)
 @settings(deadline=None, database=None)
 def test_an_evaluation_follows_whenever_a_multiple_has_been_passed_and_the_last_step_once(
     rows: int, batch_size: int, epochs: int, eval_every: int | None
