@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def _odd_defaults() -> Iterator[None]:
+def odd_defaults() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     torch.set_default_device("meta")
     yield
@@ -27,14 +27,18 @@ def _losses(data: str) -> list[float | None]:
     return [record["train_loss"] for record in run(data=data, **words).history]
 
 
-EXPECTED = {data: _losses(data) for data in ("airfoil:rows=400", "linear-regression")}
+@pytest.fixture(params=["airfoil:rows=400", "linear-regression"])
+def expected(request: pytest.FixtureRequest) -> tuple[str, list[float | None]]:
+    """Data, and its losses under torch's own defaults."""
+    return request.param, _losses(request.param)
 
 
-@pytest.mark.parametrize("data", EXPECTED)
-@pytest.mark.usefixtures("_odd_defaults")
-def test_a_run_has_the_same_numbers_whatever_the_callers_defaults(data: str) -> None:
+def test_a_run_has_the_same_numbers_whatever_the_callers_defaults(
+    expected: tuple[str, list[float | None]], odd_defaults: None
+) -> None:
+    data, losses = expected
     with torch.no_grad():
-        assert _losses(data) == EXPECTED[data]
+        assert _losses(data) == losses
         assert not torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float64
     assert torch.get_default_device() == torch.device("meta")
