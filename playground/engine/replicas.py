@@ -14,7 +14,7 @@ from torch import Tensor
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
 from playground.engine.devices import Devices, resolve
 from playground.engine.state import load_optimizer_state, on_cpu, optimizer_state
-from playground.engine.team import Concurrency, Team, step_together
+from playground.engine.team import Concurrency, Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,7 +161,9 @@ class ReplicaBackend(ParallelBackend):
             return evaluations[-1][0] / count
 
         if self._recipe.closure:
-            step_together([replica.optimizer for replica in self.replicas], evaluate)
+            self.team.update_together([replica.optimizer for replica in self.replicas], evaluate)
+            if not evaluations:
+                raise RuntimeError("the optimizer did not call its closure; is `closure=True` right for it?")
         else:
             evaluations.append(self._gradient(shards, count, objective))
             self.team.update(lambda replica: self.replicas[replica].optimizer.step())

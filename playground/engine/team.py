@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import torch
 
 from playground.engine import randomness
+from playground.engine.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ class Team:
         self._devices = devices
         self._wanted = concurrency
         self._pool: ThreadPoolExecutor | None = None
+        self._relay_pool: ThreadPoolExecutor | None = None
         self._trials: list[float] = []
         self._updates = 0
         self._noisy_updates = False
@@ -71,7 +72,8 @@ class Team:
         if _moved(before, self._states()):
             # It drew nothing in its first steps and does now, in an order that nobody knows: take the step again, in
             # turn. Gradients are set anew; only running statistics count this one batch twice.
-            self.close()
+            self._pool.shutdown()
+            self._pool = None
             results = self._in_turn(work)
         return results
 
@@ -89,6 +91,24 @@ class Team:
             randomness.set_state(device, mine)
         self._noisy_updates = self._noisy_updates or _moved(list(common.values()), list(self._common.values()))
         return results
+
+    def update_together(self, optimizers: list[Optimizer], evaluate: Callable[[], Any]) -> None:
+        """A step of optimizers that evaluate again within it; they too all draw the same random numbers."""
+        outer = self._states()
+        mine = [self._common[device] for device in self._devices]
+
+        def enter(replica: int) -> None:
+            outer[replica] = randomness.get_state(self._devices[replica])
+            randomness.set_state(self._devices[replica], mine[replica])
+
+        def leave(replica: int) -> None:
+            mine[replica] = randomness.get_state(self._devices[replica])
+            randomness.set_state(self._devices[replica], outer[replica])
+
+        if self._relay_pool is None and len(optimizers) > 1:
+            self._relay_pool = ThreadPoolExecutor(len(optimizers), thread_name_prefix="relay")
+        Relay(optimizers, evaluate, enter, leave).run(self._relay_pool)
+        self._common = dict(zip(self._devices, mine, strict=True))
 
     def streams(self) -> dict[str, Any]:
         """The state of all streams of random numbers, for `restore`."""
@@ -109,9 +129,10 @@ class Team:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        for pool in (self._pool, self._relay_pool):
+            if pool is not None:
+                pool.shutdown()
+        self._pool = self._relay_pool = None
 
     def _install(self) -> None:
         if not self._shared:
@@ -148,47 +169,3 @@ class Team:
 
 def _moved(before: list[Tensor], after: list[Tensor]) -> bool:
     return not all(map(torch.equal, before, after))
-
-
-def step_together(optimizers: list[Optimizer], evaluate: Callable[[], Any]) -> None:
-    """Take a step of optimizers that evaluate loss and gradient again within a step, all at once.
-
-    Equal replicas ask for equal evaluations. Each optimizer runs in a thread and meets the others whenever it asks for
-    an evaluation; one evaluation, of every replica at the common point, answers them all.
-    Raises RuntimeError where the replicas do not ask alike, and whatever an evaluation or an optimizer raises.
-    """
-    if len(optimizers) == 1:
-        optimizers[0].step(torch.enable_grad()(evaluate))
-        return
-    asked = [True] * len(optimizers)
-    loss: list[Any] = []
-
-    def answer() -> None:
-        if all(asked):
-            # Gradients are off in an optimizer's step, and each thread has a switch of its own.
-            with torch.enable_grad():
-                loss[:] = [evaluate()]
-        elif any(asked):
-            raise RuntimeError("the replicas' optimizers are out of step: some have finished and some have not")
-
-    meeting = threading.Barrier(len(optimizers), action=answer)
-
-    def advance(replica: int) -> None:
-        def meet() -> Any:
-            meeting.wait()
-            return loss[0]
-
-        try:
-            optimizers[replica].step(meet)
-            asked[replica] = False
-            meeting.wait()
-        except BaseException:
-            meeting.abort()
-            raise
-
-    with ThreadPoolExecutor(len(optimizers)) as pool:
-        futures = [pool.submit(advance, replica) for replica in range(len(optimizers))]
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    # Those who only waited in vain are not the cause.
-    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
-        raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,8 @@ from playground import Model
 from playground.components import Optimizer as OptimizerComponent
 from playground.engine import randomness
 from playground.engine.assembly import assembled
-from playground.engine.team import TRIALS, Concurrency, Team, step_together
+from playground.engine.relay import Relay
+from playground.engine.team import TRIALS, Concurrency, Team
 
 from .workbench import data, experiment, numbers, run, same, take_steps, trained
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CPU = torch.device("cpu")
+
+
+def step_together(optimizers: list[Optimizer], evaluate: Callable[[], Any]) -> None:
+    with ThreadPoolExecutor(len(optimizers)) as pool:
+        Relay(optimizers, evaluate).run(pool)
 
 
 def crew() -> list[threading.Thread]:
@@ -208,10 +215,13 @@ class Noisy(torch.optim.SGD):
                 parameter.add_(torch.randn_like(parameter), alpha=0.01)
 
 
+@pytest.mark.parametrize("closure", [False, True])
 @pytest.mark.parametrize("concurrency", ["turns", "threads"])
-def test_optimizers_that_draw_random_numbers_draw_the_same_ones_on_every_replica(concurrency: str) -> None:
+def test_optimizers_that_draw_random_numbers_draw_the_same_ones_on_every_replica(
+    concurrency: str, closure: bool
+) -> None:
     words = {
-        "optimizer": OptimizerComponent("noisy", Noisy),
+        "optimizer": OptimizerComponent("noisy", Noisy, closure=closure),
         "model": "mlp:hidden=[4],dropout=0.0",
         "data": data(numbers(30)),
         "batch_size": 7,
