@@ -1,7 +1,8 @@
 """The engine's time per step on airfoil, on one thread, against a bare loop that does the same.
 
 Both permute, cut, gather, run forward, loss, backward and update, and evaluate the whole data every 200 samples. They
-take turns, one epoch each, so that a change of the machine's speed meets both alike.
+take turns, one epoch each, so that a change of the machine's speed meets both alike. What is counted is the processor's
+time, which on one thread is the clock's less what other programs take.
 
     python -m benchmarks.overhead [--rounds N] [--json]
 """
@@ -29,14 +30,14 @@ BATCH, EVERY, GOAL = 10, 200, 1.10
 
 
 def bare_epochs(experiment: Experiment, epochs: int) -> Iterator[float]:
-    """The seconds that each epoch of the loop takes that anyone would write by hand."""
+    """The processor seconds that each epoch of the loop takes that anyone would write by hand."""
     data = experiment.data.build()
     inputs, targets = data.train
     model = experiment.model.build(data.inputs, data.outputs)
     optimizer = experiment.optimizer.build(model.parameters())
     history = []
     for epoch in range(epochs):
-        started = time.perf_counter()
+        started = time.process_time()
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(epoch))
         seen = 0
         for rows in order.split(BATCH):  # type: ignore[no-untyped-call]
@@ -48,22 +49,22 @@ def bare_epochs(experiment: Experiment, epochs: int) -> Iterator[float]:
             if seen % EVERY == 0:
                 with torch.no_grad():
                     history.append(float(functional.mse_loss(model(inputs), targets) / 2))
-        yield time.perf_counter() - started
+        yield time.process_time() - started
 
 
 def engine_epochs(experiment: Experiment) -> Iterator[float]:
-    """The seconds that each epoch of the engine takes, evaluation and records included."""
+    """The processor seconds that each epoch of the engine takes, evaluation and records included."""
     with assembled(experiment) as parts:
         records = Training(parts, experiment.epochs, experiment.eval_every).records()
         next(records)
-        started, epoch = time.perf_counter(), 1
+        started, epoch = time.process_time(), 1
         history = []
         for record in records:
             history.append(record)
             # The last evaluation of an epoch falls on its last step, so records mark the epochs' ends.
             if record["epoch"] == epoch:
-                yield time.perf_counter() - started
-                started, epoch = time.perf_counter(), epoch + 1
+                yield time.process_time() - started
+                started, epoch = time.process_time(), epoch + 1
 
 
 def measure(optimizer: str, rounds: int) -> dict[str, float | str]:
