@@ -97,6 +97,8 @@ class Data(Component):
         super().__post_init__()
         if not isinstance(self.settings, Mapping):
             raise TypeError(f"data '{self.name}': settings is a {type(self.settings).__name__}, not a mapping")
+        if not isinstance(self.origin, str):
+            raise TypeError(f"data '{self.name}': origin is a {type(self.origin).__name__}, not a str")
         for key, value in self.settings.items():
             if key == "model":
                 if not isinstance(value, str):

@@ -23,7 +23,11 @@ class ComponentError(RequestError):
 
 def brief(error: BaseException, limit: int = 400) -> str:
     """An exception as one line: its type, and its message without line breaks, cut at `limit` characters."""
-    message = " ".join(str(error).split())
+    try:
+        message = " ".join(str(error).split())
+    except Exception:
+        # Its own message is broken; its type still says something.
+        message = ""
     if len(message) > limit:
         message = message[: limit - 1] + "…"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

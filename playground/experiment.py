@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -125,8 +126,7 @@ class Experiment:
         # Only now, since reading parameters imports torch, which a misspelt name need not wait for.
         choices = {kind: Choice.of(registration, asked) for kind, (registration, asked) in found.items()}
         plain = {key: value for key, value in (*settings.items(), *words.items()) if key not in KINDS}
-        for key, value in plain.items():
-            _VALIDATE[key](key, value)
+        plain = {key: _VALIDATE[key](key, value) for key, value in plain.items()}
         _positive("lr", choices["optimizer"].parameters.get("lr"))
         return cls(**{**choices, **plain})
 
@@ -168,6 +168,8 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
     words: dict[str, Any] = {}
     known = [*(field.name for field in fields(Experiment)), *SHORTCUTS]
     for word, value in layer.items():
+        if not isinstance(word, str):
+            raise RequestError(f"an experiment's words are strings, not {word!r}")
         key = word.replace("-", "_")
         if key not in known:
             hint = did_you_mean(key, known) or f"; it has: {', '.join(known)}"
@@ -199,14 +201,25 @@ def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
 def _component(kind: str, value: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(value, str):
         return parse(value)
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str) and all(isinstance(key, str) for key in value):
         return value["name"], {key: item for key, item in value.items() if key != "name"}
     raise RequestError(f"{kind} must be an expression (NAME:KEY=VALUE) or a table with a name, not {value!r}")
 
 
-def _whole(least: int, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise RequestError(f"{name.replace('_', '-')} must be a whole number, {least} or more, not {value!r}")
+MOST = 10**1000
+"""No number that means anything is larger, and Python does not write out much larger ones."""
+
+
+def _whole(least: int, name: str, value: Any) -> int:
+    try:
+        # numpy's integers too, which notebooks are full of.
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or not least <= number <= MOST:
+        said = repr(value) if abs(number) <= MOST else "a number of more than 1000 digits"
+        raise RequestError(f"{name.replace('_', '-')} must be a whole number, {least} or more, not {said}")
+    return number
 
 
 def _positive(name: str, value: Any) -> None:
@@ -214,12 +227,13 @@ def _positive(name: str, value: Any) -> None:
         raise RequestError(f"{name} must be a positive, finite number, not {value!r}")
 
 
-def _known_dtype(name: str, value: Any) -> None:
+def _known_dtype(name: str, value: Any) -> str:
     if value not in DTYPES:
         raise RequestError(f"{name} must be {' or '.join(DTYPES)}, not {value!r}{did_you_mean(str(value), DTYPES)}")
+    return str(value)
 
 
-_VALIDATE = {
+_VALIDATE: dict[str, Callable[[str, Any], Any]] = {
     "epochs": lambda name, value: _whole(1, name, value),
     "batch_size": lambda name, value: _whole(1, name, value),
     "seed": lambda name, value: _whole(0, name, value),

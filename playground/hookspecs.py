@@ -64,7 +64,8 @@ def playground_backends() -> Iterable[Backend]:  # type: ignore[empty-body]
 def playground_run_start(run: Run) -> None:
     """A run has its directory and is about to take its first step.
 
-    `run` holds the experiment, the directory (None where nothing is written) and an empty history. A good
+    `run` holds the experiment, the directory (None where nothing is written) and an empty history. It is a view, made
+    anew for each call: what is done to it changes nothing. A good
     implementation opens what it needs and keeps it under `run.name`, since several runs may be under way. What it
     raises is reported and cannot harm the run.
     """

@@ -24,7 +24,10 @@ HOOKS = {kind: f"playground_{kind}" if kind == "data" else f"playground_{kind}s"
 
 
 class Loader:
-    """Loads plugins one by one into one pluggy manager, and calls their hooks."""
+    """Loads plugins one by one into one pluggy manager, and calls their hooks.
+
+    Whatever a plugin raises is caught, SystemExit and its like too; only Ctrl-C is the user's own.
+    """
 
     def __init__(self) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -39,7 +42,9 @@ class Loader:
             with contextlib.redirect_stdout(sys.stderr):
                 try:
                     implementation = entry_point.load()
-                except (Exception, SystemExit) as error:
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
                     mend = f"repair or reinstall it, or remove it: pip uninstall {plugin.distribution}"
                     raise _UnusableError(f"import failed: {brief(error)}") from error
                 return self._register(implementation, plugin)
@@ -52,7 +57,9 @@ class Loader:
         for plugin, implementation in self._loaded:
             try:
                 self._call(hook, implementation, arguments)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 report(f"plugin {plugin.qualified} failed in {hook}: {brief(error)}")
 
     def _register(self, implementation: object, plugin: Plugin) -> list[Component]:
@@ -66,13 +73,13 @@ class Loader:
                 raise _UnusableError("implements no hook: its functions must be marked with @playground.hookimpl")
             self._manager.check_pending()
             return [component for kind in KINDS for component in self._provided(kind, implementation)]
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._loaded.pop()
             if self._manager.is_registered(implementation):
                 self._manager.unregister(implementation)
             if isinstance(error, pluggy.PluginValidationError):
                 raise _UnusableError(f"does not fit the hooks: {_explained(error)}") from error
-            if isinstance(error, _UnusableError):
+            if isinstance(error, _UnusableError | KeyboardInterrupt):
                 raise
             raise _UnusableError(f"registration failed: {brief(error)}") from error
 
@@ -95,9 +102,9 @@ class Loader:
                 if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
                     raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
             return [list(answer) for answer in answers]
-        except _UnusableError:
+        except (_UnusableError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise _UnusableError(f"{hook} raised {brief(error)}") from error
 
     def _call(self, hook: str, implementation: object, arguments: dict[str, Any]) -> list[Any]:

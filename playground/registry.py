@@ -67,7 +67,7 @@ class Registration:
         with self.guard("has parameters that cannot be read"):
             return parameters_of(factory, self.component.leading, self.component.defaults)
 
-    def build(self, *leading: Any, **parameters: Any) -> Any:
+    def build(self, /, *leading: Any, **parameters: Any) -> Any:
         """Call the factory with the component's defaults and these parameters.
 
         Raises ComponentError, which names the component, its plugin and the cause, where the factory raises.
@@ -86,9 +86,9 @@ class Registration:
         """Turn what the component's code raises into a ComponentError that names it: `<component> <what>: <cause>`."""
         try:
             yield
-        except PlaygroundError:
+        except (PlaygroundError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise ComponentError(f"{self} {what}: {brief(error)}") from error
 
 

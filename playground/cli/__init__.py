@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,7 @@ from playground import __version__
 from playground.cli.application import Application, common_options
 from playground.cli.data import data
 from playground.cli.list import list_
+from playground.cli.output import note
 from playground.cli.run import run
 from playground.cli.show import show
 from playground.errors import PlaygroundError, RequestError, brief
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+LONGEST = 1000
+"""Letters of an error; more help nobody."""
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,6 +46,10 @@ for command in (run, list_, show, data):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     application = Application()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by whoever started us; what is written to nobody must not be an error.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
     try:
         code = cli.main(arguments, "playground", standalone_mode=False, obj=application)
         sys.stdout.flush()
@@ -60,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(error: BaseException, application: Application, message: str, code: int) -> int:
-    if application.debug:
-        traceback.print_exception(error)
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    text = " ".join(message.split())
+    with contextlib.suppress(OSError):
+        if application.debug:
+            traceback.print_exception(error)
+        note(f"error: {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}")
     return code

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from playground.components import Data
 
 
-@click.group()
+@click.group(invoke_without_command=True)
 @common_options
-def data() -> None:
+@click.pass_context
+def data(context: click.Context) -> None:
     """The data sets, and where they are."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @data.command("list")
@@ -69,6 +72,8 @@ def whereabouts(component: Data) -> tuple[str, Path | None]:
         with plugins_print_to_stderr():
             found = component.locate()
         here = found is not None and found.exists()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return f"its plugin cannot say: {brief(error)}", None
     return ("here", found) if here else ("not here", None)

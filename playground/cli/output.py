@@ -28,7 +28,7 @@ def json_option(command: F) -> F:
 
 def print_json(value: Any) -> None:
     """One JSON document; a number that is not finite, which JSON cannot say, is null."""
-    click.echo(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    click.echo(printable(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -42,7 +42,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     if console.is_terminal:
         console.print(table)
         return
@@ -60,4 +60,9 @@ def plugins_print_to_stderr() -> contextlib.AbstractContextManager[Any]:
 
 def note(text: str) -> None:
     """A line for the user that is no result."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what no encoding can say (lone surrogates); in JSON they mean the same."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -15,8 +16,9 @@ from playground.engine import defaults, randomness
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request
 from playground.engine.batches import Feed, Order, feeds
 from playground.engine.dataset import Dataset
+from playground.engine.devices import available
 from playground.engine.objective import Objective, objective_for
-from playground.errors import ComponentError, RequestError
+from playground.errors import ComponentError, PlaygroundError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +61,7 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
         guard = experiment.backend.registration.guard
         closure = experiment.optimizer.registration.has("closure")
         with guard("failed to plan"):
-            plan = backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure))
+            plan = _checked(backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure)))
         if plan.processes != 1:
             raise RequestError(
                 f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
@@ -89,9 +91,29 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
                 with defaults.dtype(dtype):
                     yield parts
             except BaseException as error:
-                backend.close(error)
+                _close(experiment.backend, backend, error)
                 raise
-            backend.close()
+            _close(experiment.backend, backend, None)
+
+
+def _close(choice: Choice, backend: ParallelBackend, error: BaseException | None) -> None:
+    """Close the backend; what that raises must neither hide what ended the run nor undo a run that is done."""
+    try:
+        with choice.registration.guard("failed to close"):
+            backend.close(error)
+    except PlaygroundError as failure:
+        logging.getLogger("playground").warning(str(failure))
+
+
+def _checked(plan: Plan) -> Plan:
+    if not isinstance(plan, Plan):
+        raise TypeError(f"it gives a {type(plan).__name__}, not a Plan")
+    if not plan.devices or not all(isinstance(device, torch.device) for device in plan.devices):
+        raise TypeError(f"its devices are {plan.devices!r}, not torch.device objects")
+    absent = [str(device) for device in plan.devices if device not in {*available(), torch.device("cpu")}]
+    if absent:
+        raise ValueError(f"it plans for devices that are not here: {', '.join(absent)}")
+    return plan
 
 
 def _recipe(experiment: Experiment, dataset: Dataset, dtype: torch.dtype, closure: bool) -> Recipe:

@@ -31,7 +31,7 @@ class Dataset:
     classes: how many classes there are; classification only.
     notes: what a reader of results must know, e.g. how the columns were standardised.
 
-    Raises ValueError where the parts do not fit together.
+    Raises ValueError or TypeError where the parts do not fit together.
     """
 
     train: Rows
@@ -45,6 +45,11 @@ class Dataset:
         for name, rows in (("train", self.train), ("test", self.test)):
             if rows is None:
                 continue
+            if isinstance(rows, tuple) and not (len(rows) == 2 and all(isinstance(part, Tensor) for part in rows)):
+                kinds = ", ".join(type(part).__name__ for part in rows)
+                raise TypeError(f"{name} is a tuple of {kinds}, not of two tensors; torch.as_tensor makes one")
+            if not isinstance(rows, tuple) and not (hasattr(rows, "__getitem__") and hasattr(rows, "__len__")):
+                raise TypeError(f"{name} is a {type(rows).__name__}, neither two tensors nor a data set with a length")
             if isinstance(rows, tuple) and len(rows[0]) != len(rows[1]):
                 raise ValueError(f"{name} has {len(rows[0])} rows of inputs and {len(rows[1])} of targets")
             if count(rows) == 0:
@@ -53,6 +58,13 @@ class Dataset:
             raise ValueError(f"task is {self.task!r}, neither 'regression' nor 'classification'")
         if self.task == "classification" and not self.classes:
             raise ValueError("classification needs the number of classes")
+        for rows in (self.train, self.test) if self.task == "classification" else ():
+            if isinstance(rows, tuple) and not ((rows[1] >= 0) & (rows[1] < (self.classes or 0))).all():
+                # torch would leave rows of the class -100 out without a word.
+                raise ValueError(f"class numbers must be from 0 to {(self.classes or 0) - 1}")
+        notes: Any = self.notes
+        if not isinstance(notes, tuple | list) or not all(isinstance(note, str) for note in notes):
+            raise TypeError("notes must be a tuple of str")
 
     @property
     def rows(self) -> int:

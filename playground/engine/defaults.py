@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Gradients on, no inference mode, new tensors in float32 and on the CPU; afterwards as before."""
+    """Gradients on, no inference mode, no autocast, new tensors in float32 and on the CPU; afterwards as before."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(dtype(torch.float32))
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
         if torch.get_default_device() != torch.device("cpu"):
             # Only then, since torch pays for a default device in every call.
             stack.enter_context(torch.device("cpu"))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import UninitializedParameter
 
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
 from playground.engine.devices import Devices, resolve
 from playground.engine.state import load_optimizer_state, on_cpu, optimizer_state
 from playground.engine.team import Concurrency, Team
+from playground.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +69,7 @@ class Replica:
         """A digest of the parameters."""
         digest = hashlib.sha256()
         for parameter in self.model.parameters():
-            digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(parameter.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def _share_of_one(self, count: int, loss: Tensor) -> Tensor:
@@ -135,6 +137,8 @@ class ReplicaBackend(ParallelBackend):
     def prepare(self, recipe: Recipe) -> None:
         self._recipe = recipe
         model = recipe.model()
+        if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+            raise RequestError("the model has lazy modules, whose weights are not drawn yet; give them their sizes")
         # Moving a model to the device that it is on gives the same tensors again, so the copies are made first.
         copies = [model, *(copy.deepcopy(model) for _ in self._place.devices[1:])]
         self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._place.devices, strict=True)]

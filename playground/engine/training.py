@@ -103,10 +103,10 @@ class Training:
         return (self._recorded_samples // self.eval_every + 1) * self.eval_every
 
     def _recorded(self) -> Iterator[Record]:
-        """One record, for whoever asks; neither making it nor what is done with it counts as training, or moves a
-        random stream of the training."""
+        """One record, for whoever asks; neither making it nor what is done with it counts as training, moves a random
+        stream of the training, or switches gradients off."""
         self.parts.backend.synchronize()
-        with self._clock.paused(), randomness.preserved(self.parts.place.devices):
+        with self._clock.paused(), randomness.preserved(self.parts.place.devices), torch.enable_grad():
             yield self._evaluate()
 
     def _evaluate(self) -> Record:
@@ -132,7 +132,9 @@ class Training:
         sums: dict[str, float] = {}
         for shards in feed(map(self.parts.backend.shard, feed.in_order())):
             for name, value in self.parts.backend.evaluate(shards, self.parts.objective).items():
-                sums[name] = sums.get(name, 0.0) + value
+                sums[name] = sums.get(name, 0.0) + float(value)
+        if "loss" not in sums:
+            raise PlaygroundError("the backend's evaluation gives no 'loss'")
         return {name: value / feed.rows for name, value in sums.items()}
 
     def _mean_step_loss(self) -> float | None:

@@ -43,9 +43,11 @@ class RunDirectory:
         path: Path | None = None
         made: list[Path] = []
         try:
-            made = [one for one in (root, *root.parents) if not one.exists()]
-            root.mkdir(parents=True, exist_ok=True)
-            path = _claim(root)
+            # Absolute, since a model or a plugin may change the working directory.
+            place = root.absolute()
+            made = [one for one in (place, *place.parents) if not one.exists()]
+            place.mkdir(parents=True, exist_ok=True)
+            path = _claim(place)
             _write(path / "run.json", _json({"name": path.name, "created": now(), **facts}))
             return cls(path)
         except (OSError, ValueError) as error:
@@ -86,7 +88,7 @@ class RunDirectory:
 
     def log(self, text: str) -> None:
         """Add to log.txt."""
-        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+        with (self.path / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{now()} {text.rstrip()}\n")
 
     def close(self) -> None:

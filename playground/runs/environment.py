@@ -24,10 +24,10 @@ def describe(plugins: Iterable[Plugin]) -> dict[str, Any]:
     loaded = {one.distribution: one.version for one in plugins if one.status in ("ok", "clashing")}
     return {
         "versions": {
+            **loaded,
             "python": platform.python_version(),
             "playground": __version__,
             "torch": importlib.metadata.version("torch"),
-            **loaded,
         },
         "host": {"name": platform.node(), "system": platform.platform(), "cores": os.cpu_count()},
         "git": _git(),

@@ -16,7 +16,7 @@ from playground.experiment import Experiment
 from playground.registry import Registry
 from playground.runs.directory import RunDirectory
 from playground.runs.environment import describe
-from playground.runs.journal import Journal, Observer
+from playground.runs.journal import Journal, Muted, Observer
 from playground.runs.run import Run, RunFailedError
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def run(
         "eval_every": eval_every,
         "dtype": dtype,
     }
+    if not isinstance(out, str | Path | None):
+        raise RequestError(f"out must be a path or None, not {out!r}")
     ended = execute(Experiment.of(registry, words), registry, None if out is None else Path(out))
     if ended.error is not None:
         raise RunFailedError(brief(ended.error), ended) from ended.error
@@ -82,46 +84,60 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
     Raises RequestError while nothing has been written; afterwards every end, a failure and Ctrl-C too, is a run with
     its status.
     """
-    with contextlib.ExitStack() as stack:
-        parts = stack.enter_context(assembled(experiment))
-        training = Training(parts, experiment.epochs, experiment.eval_every)
-        observer = Observer() if observer is None else observer
-        # Closed here, not by garbage collection: it holds random states that it puts back.
-        records = stack.enter_context(contextlib.closing(training.records(observer.tick)))
-        # Before anything is written: a model that does not fit the data is a wrong request, not a failed run.
-        first = _first(records, experiment)
-        run = Run(
-            experiment,
-            devices=[str(device) for device in parts.plan.devices],
-            known_optimum=_known_optimum(experiment, parts),
-            notes=[*parts.dataset.notes, *parts.plan.notes, *_remarks(experiment, parts)],
-        )
-        directory = None
-        if out is not None:
-            directory = RunDirectory.create(out, _facts(run, parts, registry))
-            run.name, run.directory = directory.path.name, directory.path
-        journal = Journal(run, directory, registry, observer)
-        try:
-            journal.start(training)
-            for record in itertools.chain([first], records):
-                run.take_over(training)
-                journal.record(record)
-            run.status = "diverged" if training.diverged else "done"
-        except KeyboardInterrupt:
-            run.status = "stopped"
-        except (Exception, SystemExit) as error:
-            run.status, run.error = "failed", error
-        run.take_over(training)
-        journal.end()
+    observer = Muted(Observer() if observer is None else observer)
+    run: Run | None = None
+    try:
+        with assembled(experiment) as parts, contextlib.ExitStack() as stack:
+            training = Training(parts, experiment.epochs, experiment.eval_every)
+            # Closed here, not by garbage collection: it holds random states that it puts back.
+            records = stack.enter_context(contextlib.closing(training.records(observer.tick)))
+            # Before anything is written: a model that does not fit the data is a wrong request, not a failed run.
+            first = _first(records, experiment)
+            run = _begun(experiment, parts)
+            directory = None
+            if out is not None:
+                directory = RunDirectory.create(out, _facts(run, parts, registry))
+                run.name, run.directory = directory.path.name, out / directory.path.name
+            journal = Journal(run, directory, registry, observer)
+            try:
+                journal.start(training)
+                for record in itertools.chain([first], records):
+                    run.take_over(training)
+                    journal.record(record)
+                run.status = "diverged" if training.diverged else "done"
+            except KeyboardInterrupt:
+                run.status = "stopped"
+            except BaseException as error:
+                run.status, run.error = "failed", error
+            run.take_over(training)
+            try:
+                journal.end()
+            except KeyboardInterrupt:
+                journal.end()
+            if run.error is not None:
+                # So that the backend, which is closed now, hears of it.
+                raise run.error
+    except BaseException as error:
+        if run is None or error is not run.error:
+            raise
     return run
+
+
+def _begun(experiment: Experiment, parts: Parts) -> Run:
+    return Run(
+        experiment,
+        devices=[str(device) for device in parts.plan.devices],
+        known_optimum=_known_optimum(experiment, parts),
+        notes=[*parts.dataset.notes, *parts.plan.notes, *_remarks(experiment, parts)],
+    )
 
 
 def _first(records: Iterator[Record], experiment: Experiment) -> Record:
     try:
         return next(records)
-    except PlaygroundError:
+    except (PlaygroundError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         model, data = experiment.model.registration, experiment.data.registration
         raise RequestError(f"{model} cannot be evaluated on {data}: {brief(error)}") from error
 

@@ -510,14 +510,16 @@ def full(*_: object) -> NoReturn:
     raise OSError(28, "No space left on device")
 
 
-def test_a_summary_that_cannot_be_written_is_a_note(
+def test_a_summary_that_cannot_be_written_makes_the_run_fail(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(RunDirectory, "summarise", full)
     done = call("run", "--data", "linear-regression:rows=20")
-    assert done.out.startswith("loss: ")
-    (line,) = [line for line in done.err.splitlines() if "No space left on device" in line]
-    assert line.startswith("note: summary.json of ")
+    # The record is what a run is for, so a run without its summary has failed.
+    assert (done.code, done.out) == (1, "")
+    note, error = [line for line in done.err.splitlines() if "No space left on device" in line]
+    assert note.startswith("note: summary.json of ")
+    assert error.startswith("error: the run failed after step ")
     assert "Traceback" not in done.err
 
 
