@@ -1,4 +1,4 @@
-"""Faults of plugins and of the surroundings, of every kind that Python has: none hides its cause or costs the record."""
+"""Faults of plugins and of the surroundings, of every kind: none hides its cause or costs the record."""
 
 from __future__ import annotations
 
