@@ -35,5 +35,7 @@ def brief(error: BaseException, limit: int = 400) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'adagrad'?` where a known word is close, else an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(known), n=3)
+    # Letters that changed places first: `adma` is adam, though adamax has more letters in common with it.
+    close.sort(key=lambda other: sorted(other) != sorted(word))
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +120,33 @@ def test_the_backend_of_the_tutorial_equals_a_single_device(tmp_path: Path) -> N
     ]
     # 150 steps of float64 sums in another order: some hundred roundings of 1e-16.
     assert losses[0] == pytest.approx(losses[1], abs=1e-12)
+
+
+def test_the_optimizer_of_the_tutorial_is_installed_by_pip_and_trains(tmp_path: Path) -> None:
+    """Every file as the page gives it, a real pip, and a run that finds the plugin."""
+    project, site = tmp_path / "project", tmp_path / "site"
+    (project / "playground_lion").mkdir(parents=True)
+    page = _read("plugins.md")
+    files = re.findall(
+        r"```\w+\n# (playground_lion/[\w.]+|setup\.cfg|pyproject\.toml)[^\n]*\n(.*?)```", page, re.DOTALL
+    )
+    assert {name for name, _ in files} == {
+        "playground_lion/__init__.py",
+        "playground_lion/lion.py",
+        "setup.cfg",
+        "pyproject.toml",
+    }
+    for name, text in files:
+        (project / name).write_text(text, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", site, project], check=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    command = [sys.executable, "-m", "playground", "run", "-o", "lion:lr=0.01", "-b", "manual:devices=2", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=120)
+    result = json.loads(done.stdout)
+    assert result["experiment"]["optimizer"]["name"] == "lion"
+    # The least squares optimum is 0.2417; a sign method keeps a distance of the order of its rate.
+    assert 0.2417 < result["metrics"]["train_loss"] < 0.27
 
 
 @pytest.mark.parametrize("command", ["playground run", "pytest"])

@@ -16,7 +16,9 @@ def load(
     noise: float = 0.0,
     seed: int = 0,
 ) -> Dataset:
-    """Make rows x and y = x·w + b + ε, x standard normal and ε normal (*Dive into Deep Learning*, section 3.3).
+    """Make rows x and y = x·w + b + ε, x standard normal and ε normal.
+
+    The form is that of *Dive into Deep Learning*, section 3.3; the numbers are this project's.
 
     Inputs have the shape (N, number of weights), targets (N, 1), both float32. The same seed gives the same inputs
     whatever the weights' values, the bias and the noise are.
