@@ -37,16 +37,22 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
             raise RequestError(f"in '{text}': '{part.strip()}' is not of the form KEY=VALUE (a list is [A, B])")
         if key in parameters:
             raise RequestError(f"in '{text}': '{key}' is given twice")
-        try:
-            parameters[key] = parse_value(value)
-        except RecursionError:
-            raise RequestError(f"'{key}' is nested too deeply") from None
+        parameters[key] = parse_value(value)
     return name, parameters
 
 
 def parse_value(text: str) -> Any:
-    """A value: TOML, else a number as people write it, `none`, a list with bare words, or a bare word."""
-    text = text.strip()
+    """A value: TOML, else a number as people write it, `none`, a list with bare words, or a bare word.
+
+    Raises RequestError where it is none of these, or nested too deeply to be read.
+    """
+    try:
+        return _value(text.strip())
+    except RecursionError:
+        raise RequestError(f"'{text[:20]}…' is nested too deeply") from None
+
+
+def _value(text: str) -> Any:
     found = _toml(text)
     if found is not None:
         return found
@@ -60,7 +66,7 @@ def parse_value(text: str) -> Any:
         items = [part.strip() for part in _split(inner.removesuffix(","), text)]
         if not all(items):
             raise RequestError(f"'{text}' has a gap")
-        return [parse_value(item) for item in items]
+        return [_value(item) for item in items]
     if _MARKS.search(text):
         raise RequestError(f"'{text}' is no value: a word with quotes or brackets in it must be quoted")
     return text

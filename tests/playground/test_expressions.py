@@ -280,3 +280,10 @@ def test_whatever_is_typed_is_read_or_refused_and_never_an_accident(text: str) -
         name, parameters = parse(text)
         assert name
         assert all(isinstance(key, str) for key in parameters)
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused_wherever_it_is_said() -> None:
+    deep = "[" * 5000 + "a" + "]" * 5000
+    for read in (parse_value, lambda value: parse(f"manual:devices={value}")):
+        with pytest.raises(RequestError, match="nested too deeply"):
+            read(deep)
