@@ -55,7 +55,7 @@ def bare_epochs(experiment: Experiment, epochs: int) -> Iterator[float]:
 def engine_epochs(experiment: Experiment) -> Iterator[float]:
     """The processor seconds that each epoch of the engine takes, evaluation and records included."""
     with assembled(experiment) as parts:
-        records = Training(parts, experiment.epochs, experiment.eval_every).records()
+        records = Training(parts, experiment).records()
         next(records)
         started, epoch = time.process_time(), 1
         history = []

@@ -14,13 +14,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from playground.components import Backend, Data, Model, Optimizer
-    from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
+    from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, Seen, StepResult
     from playground.engine.batches import Batch, Shard
     from playground.engine.dataset import Dataset
     from playground.engine.devices import Devices
     from playground.engine.objective import Objective
-    from playground.engine.replicas import ReplicaBackend
-    from playground.engine.team import Concurrency
+    from playground.engine.replicas import ReplicaBackend, ShardError
+    from playground.engine.team import Concurrency, Team
     from playground.errors import ComponentError, PlaygroundError, RequestError
     from playground.experiment import Experiment
     from playground.hookspecs import hookimpl
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "playground.components": ("Backend", "Data", "Model", "Optimizer"),
-    "playground.engine.backend": ("ParallelBackend", "Place", "Plan", "Recipe", "Request", "StepResult"),
+    "playground.engine.backend": ("ParallelBackend", "Place", "Plan", "Recipe", "Request", "Seen", "StepResult"),
     "playground.engine.batches": ("Batch", "Shard"),
     "playground.engine.dataset": ("Dataset",),
     "playground.engine.devices": ("Devices",),
     "playground.engine.objective": ("Objective",),
-    "playground.engine.replicas": ("ReplicaBackend",),
-    "playground.engine.team": ("Concurrency",),
+    "playground.engine.replicas": ("ReplicaBackend", "ShardError"),
+    "playground.engine.team": ("Concurrency", "Team"),
     "playground.errors": ("ComponentError", "PlaygroundError", "RequestError"),
     "playground.experiment": ("Experiment",),
     "playground.hookspecs": ("hookimpl",),
@@ -69,8 +69,11 @@ __all__ = [
     "RequestError",
     "Run",
     "RunFailedError",
+    "Seen",
     "Shard",
+    "ShardError",
     "StepResult",
+    "Team",
     "__version__",
     "hookimpl",
     "run",

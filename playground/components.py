@@ -31,6 +31,15 @@ def resolve(factory: Factory) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
+def _check_factory(where: str, name: str, factory: object) -> None:
+    """Raise ValueError or TypeError where a field is neither a callable nor a lazy reference."""
+    if isinstance(factory, str):
+        if not REFERENCE.fullmatch(factory):
+            raise ValueError(f"{where}: {name} {factory!r} is not of the form 'module:attribute'")
+    elif not callable(factory):
+        raise TypeError(f"{where}: {name} is a {type(factory).__name__}, neither a callable nor a reference")
+
+
 @dataclass(frozen=True)
 class Component:
     """One named choice of a kind. Plugins make its subclasses: Data, Model, Optimizer, Backend.
@@ -58,11 +67,7 @@ class Component:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ValueError(f"a {self.kind} named {self.name!r}: a name is letters, digits, '.', '_' and '-'")
         where = f"{self.kind} '{self.name}'"
-        if isinstance(self.factory, str):
-            if not REFERENCE.fullmatch(self.factory):
-                raise ValueError(f"{where}: factory {self.factory!r} is not of the form 'module:attribute'")
-        elif not callable(self.factory):
-            raise TypeError(f"{where}: factory is a {type(self.factory).__name__}, neither a callable nor a reference")
+        _check_factory(where, "factory", self.factory)
         if not isinstance(self.summary, str):
             raise TypeError(f"{where}: summary is a {type(self.summary).__name__}, not a str")
         if not isinstance(self.defaults, Mapping) or not all(isinstance(key, str) for key in self.defaults):
@@ -80,29 +85,37 @@ class Component:
 class Data(Component):
     """A data set. Factory: `(**parameters) -> playground.Dataset`.
 
-    settings: what suits this data where the user says nothing: any of `model`, `epochs`, `batch_size`, `eval_every`.
+    settings: what suits this data where the user says nothing: any of `model` and `optimizer` (expressions), `epochs`,
+        `batch_size`, `eval_every`, and `evaluate` (the splits that records are made of, e.g. `test`).
     origin: who made the data, where it is published, and its licence.
     path: where its file or folder is, as a `pathlib.Path`, or a callable or lazy reference that returns it, or returns
         None where it is not on this machine; it must not import torch. None: the data is made, not read.
+    fetch: a callable or lazy reference `() -> pathlib.Path` that brings the data to this machine and returns where it
+        is. None: there is nothing to fetch.
     """
 
     kind: ClassVar[str] = "data"
-    SETTINGS: ClassVar[frozenset[str]] = frozenset({"model", "epochs", "batch_size", "eval_every"})
+    SETTINGS: ClassVar[frozenset[str]] = frozenset(
+        {"model", "optimizer", "epochs", "batch_size", "eval_every", "evaluate"}
+    )
 
     settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     origin: str = field(default="", kw_only=True)
     path: Path | Factory | None = field(default=None, kw_only=True)
+    fetch: Factory | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.fetch is not None:
+            _check_factory(f"data '{self.name}'", "fetch", self.fetch)
         if not isinstance(self.settings, Mapping):
             raise TypeError(f"data '{self.name}': settings is a {type(self.settings).__name__}, not a mapping")
         if not isinstance(self.origin, str):
             raise TypeError(f"data '{self.name}': origin is a {type(self.origin).__name__}, not a str")
         for key, value in self.settings.items():
-            if key == "model":
+            if key in ("model", "optimizer", "evaluate"):
                 if not isinstance(value, str):
-                    raise TypeError(f"data '{self.name}': the model of its settings is no expression")
+                    raise TypeError(f"data '{self.name}': {key} of its settings is a {type(value).__name__}, not a str")
             elif key in self.SETTINGS and (type(value) is not int or value < 1):
                 raise ValueError(f"data '{self.name}': {key} of its settings is {value!r}, not a whole number from 1")
         if unknown := set(self.settings) - self.SETTINGS:
@@ -116,6 +129,21 @@ class Data(Component):
         found = resolve(self.path)()
         if found is not None and not isinstance(found, Path):
             raise TypeError(f"its path is a {type(found).__name__}, not a pathlib.Path")
+        return found
+
+    def bring(self) -> Path:
+        """Fetch the data to this machine, and return where it is.
+
+        Raises TypeError or FileNotFoundError where what `fetch` returns is no path of something that is here, and
+        whatever it raises.
+        """
+        if self.fetch is None:
+            raise TypeError("it has nothing to fetch")
+        found = resolve(self.fetch)()
+        if not isinstance(found, Path):
+            raise TypeError(f"its fetch returns a {type(found).__name__}, not a pathlib.Path")
+        if not found.exists():
+            raise FileNotFoundError(f"its fetch returns {found}, and nothing is there")
         return found
 
 

@@ -22,7 +22,10 @@ class ComponentError(RequestError):
 
 
 def brief(error: BaseException, limit: int = 400) -> str:
-    """An exception as one line: its type, and its message without line breaks, cut at `limit` characters."""
+    """An exception as one line: its type, and its message without line breaks, cut at `limit` characters.
+
+    The type is left out of the project's own errors, whose messages say all that there is to say.
+    """
     try:
         message = " ".join(str(error).split())
     except Exception:
@@ -30,6 +33,8 @@ def brief(error: BaseException, limit: int = 400) -> str:
         message = ""
     if len(message) > limit:
         message = message[: limit - 1] + "…"
+    if message and isinstance(error, PlaygroundError):
+        return message
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 

@@ -26,6 +26,8 @@ SHORTCUTS = {"lr": "optimizer", "devices": "backend"}
 
 DTYPES = ("float32", "float64")
 
+SPLITS = ("train", "test")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -86,19 +88,22 @@ class Choice:
 class Experiment:
     """All that determines a run.
 
-    epochs: passes over the training rows. batch_size: rows of a global batch, over all replicas.
-    seed: of initial weights, order of rows, dropout. eval_every: samples between evaluations; None: once an epoch.
-    dtype: `float32` or `float64`.
+    epochs: passes over the training rows. steps: updates to stop after, in the place of epochs; one of the two is None.
+    batch_size: rows of a global batch, over all replicas. seed: of initial weights, order of rows, dropout.
+    eval_every: samples between evaluations; None: once an epoch. evaluate: the splits that are evaluated; None: all
+        that the data has. dtype: `float32` or `float64`.
     """
 
     data: Choice
     model: Choice
     optimizer: Choice
     backend: Choice
-    epochs: int = 4
+    epochs: int | None = 4
+    steps: int | None = None
     batch_size: int = 10
     seed: int = 0
     eval_every: int | None = None
+    evaluate: tuple[str, ...] | None = None
     dtype: str = "float32"
 
     @classmethod
@@ -113,20 +118,17 @@ class Experiment:
         for layer in layers:
             words = _over(words, _normal(layer))
         found: dict[str, tuple[Registration, dict[str, Any]]] = {}
-        settings: Mapping[str, Any] = {}
         for kind in KINDS:
             name, asked = words.get(kind, (None, {}))
-            if name is None and kind == "model" and "model" in settings:
-                name, given = parse(settings["model"])
-                asked = {**given, **asked}
             registration = registry.default(kind) if name is None else registry.get(kind, name)
-            if kind == "data":
-                settings = cast("Data", registration.component).settings
             found[kind] = (registration, asked)
+            if kind == "data":
+                words = _over(_normal(cast("Data", registration.component).settings), words)
         # Only now, since reading parameters imports torch, which a misspelt name need not wait for.
         choices = {kind: Choice.of(registration, asked) for kind, (registration, asked) in found.items()}
-        plain = {key: value for key, value in (*settings.items(), *words.items()) if key not in KINDS}
-        plain = {key: _VALIDATE[key](key, value) for key, value in plain.items()}
+        plain = {key: _VALIDATE[key](key, value) for key, value in words.items() if key not in KINDS}
+        if "steps" in plain:
+            plain["epochs"] = None
         _positive("lr", choices["optimizer"].parameters.get("lr"))
         return cls(**{**choices, **plain})
 
@@ -138,7 +140,7 @@ class Experiment:
         found: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            found[field.name] = value.words if isinstance(value, Choice) else value
+            found[field.name] = value.words if isinstance(value, Choice) else _spoken(value)
         return found
 
     @property
@@ -178,6 +180,8 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
             raise RequestError(f"'{word}' is given twice")
         if value is not None:
             words[key] = _component(key, value) if key in KINDS else value
+    if "epochs" in words and "steps" in words:
+        raise RequestError("a run ends after so many epochs or after so many steps; give one of the two")
     for shortcut, kind in SHORTCUTS.items():
         if shortcut in words:
             name, parameters = words.get(kind, (None, {}))
@@ -191,6 +195,10 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
     merged = {**lower, **upper}
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
+        # One takes the other's place.
+        if one in upper:
+            merged.pop(other, None)
     for kind in KINDS:
         if kind in upper and upper[kind][0] is None and kind in lower:
             name, parameters = lower[kind]
@@ -233,10 +241,24 @@ def _known_dtype(name: str, value: Any) -> str:
     return str(value)
 
 
+def _splits(name: str, value: Any) -> tuple[str, ...]:
+    asked = value.split(",") if isinstance(value, str) else value
+    asked = [one.strip() if isinstance(one, str) else one for one in asked] if isinstance(asked, list | tuple) else []
+    if not asked or not all(one in SPLITS for one in asked):
+        raise RequestError(f"{name} must be {' or '.join(SPLITS)}, or both, not {value!r}")
+    return tuple(one for one in SPLITS if one in asked)
+
+
+def _spoken(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 _VALIDATE: dict[str, Callable[[str, Any], Any]] = {
     "epochs": lambda name, value: _whole(1, name, value),
+    "steps": lambda name, value: _whole(1, name, value),
     "batch_size": lambda name, value: _whole(1, name, value),
     "seed": lambda name, value: _whole(0, name, value),
     "eval_every": lambda name, value: _whole(1, name, value),
+    "evaluate": _splits,
     "dtype": _known_dtype,
 }

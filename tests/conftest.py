@@ -118,3 +118,18 @@ def in_process_plugins(
         origin = getattr(sys.modules[name], "__file__", None)
         if origin is not None and "site" in Path(origin).parent.name and "pytest" in origin:
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def fashion_mnist() -> Path:
+    """The folder with Fashion-MNIST's real files, wherever they are on this machine; no test writes to it."""
+    from playground_plugins.data.fashion_mnist.files import SYSTEM, locate
+
+    # It looks into Debian's folder, which is the last of its places, too.
+    folder = locate()
+    if folder is None:
+        reason = f"needs Fashion-MNIST: Debian's package dataset-fashion-mnist, or its four files in {SYSTEM}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

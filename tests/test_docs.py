@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import playground
 from playground import hookspecs
 from playground.cli import cli as command_line
 from playground.components import KINDS
+from playground.engine.ledger import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,6 +86,45 @@ def test_every_key_of_a_record_is_documented(call: Callable[..., Any], tmp_path:
         assert f"`{key}`" in page, key
     for key in done.json:
         assert f"`{key}`" in _read("cli.md"), key
+
+
+def test_every_phase_of_a_step_is_documented() -> None:
+    for phase in [*PHASES, "other"]:
+        assert re.search(rf"^\| `{phase}` \|", _read("runs.md"), re.MULTILINE), phase
+
+
+def test_every_word_of_playground_run_is_documented() -> None:
+    for word in inspect.signature(playground.run).parameters:
+        assert f"`{word}`" in _read("python.md"), word
+
+
+@pytest.mark.parametrize("setting", sorted(playground.Data.SETTINGS))
+def test_every_setting_of_data_is_documented(setting: str) -> None:
+    (row,) = re.findall(r"^\| `Data` .*", _read("plugins.md"), re.MULTILINE)
+    assert f"`{setting}`" in row.split("`origin`")[0]
+
+
+@pytest.mark.parametrize("name", ["ParallelBackend", "ReplicaBackend", "Seen", "ShardError", "StepResult", "Team"])
+def test_what_a_backend_is_made_with_is_documented(name: str) -> None:
+    assert name in playground.__all__
+    assert re.search(rf"`{name}\b", _read("plugins.md"))
+
+
+def test_the_shapes_and_parameters_that_the_page_shows_are_those_that_are_printed(call: Callable[..., Any]) -> None:
+    (command, shown) = re.search(
+        r"```console\n\$ playground ([^\n]*--trace-shapes[^\n]*)\n(.*?)```", _read("cli.md"), re.DOTALL
+    ).groups()
+    done = call(*command.split(), "--progress", "none")
+    assert done.code == 0
+    printed, expected = done.out.splitlines(), shown.splitlines()
+    assert len(printed) == len(expected)
+    number = re.compile(r"\d+\.\d+")
+    for one, other in zip(printed, expected, strict=True):
+        assert number.sub("#", one) == number.sub("#", other)
+        if "sec/epoch" not in one:
+            assert [float(value) for value in number.findall(one)] == pytest.approx(
+                [float(value) for value in number.findall(other)], abs=1e-3
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

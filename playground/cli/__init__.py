@@ -17,6 +17,7 @@ from playground.cli.data import data
 from playground.cli.list import list_
 from playground.cli.output import note
 from playground.cli.run import run
+from playground.cli.scale import scale
 from playground.cli.show import show
 from playground.errors import PlaygroundError, RequestError, brief
 
@@ -39,7 +40,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (run, list_, show, data):
+for command in (run, scale, list_, show, data):
     cli.add_command(command)
 
 

@@ -60,7 +60,27 @@ def path(application: Application, name: str) -> None:
     registration = application.registry.get("data", name)
     state, found = whereabouts(cast("Data", registration.component))
     if found is None:
-        raise RequestError(f"data '{registration.name}' has no path: {state}")
+        can = cast("Data", registration.component).fetch is not None
+        hint = f"; 'playground data fetch {registration.name}' brings it here" if can else ""
+        raise RequestError(f"data '{registration.name}' has no path: {state}{hint}")
+    click.echo(found)
+
+
+@data.command()
+@click.argument("name")
+@common_options
+@click.pass_obj
+def fetch(application: Application, name: str) -> None:
+    """Bring the data set NAME to this machine, and print its path. Where it is here, nothing is downloaded."""
+    registration = application.registry.get("data", name)
+    component = cast("Data", registration.component)
+    state, found = whereabouts(component)
+    if component.fetch is None:
+        reason = f"it comes with its plugin, and lies at {found}" if found else state
+        raise RequestError(f"data '{registration.name}' has nothing to fetch: {reason}")
+    if found is None:
+        with plugins_print_to_stderr(), registration.guard("cannot be fetched"):
+            found = component.bring()
     click.echo(found)
 
 

@@ -34,17 +34,17 @@ class Lines(Quiet):
     """A line an epoch, with its last record."""
 
     def __init__(self) -> None:
-        self._epochs = 0
+        self._epochs = 0.0
         self._epoch = 0
 
     def start(self, run: Run, training: Training) -> None:
-        self._epochs = training.epochs
+        self._epochs = training.total / training.parts.order.rows
 
     def record(self, run: Run, record: Record) -> None:
         epoch = math.floor(record["epoch"] or 0.0)
         if epoch > self._epoch:
             self._epoch = epoch
-            note(f"epoch {epoch}/{self._epochs}: {_figures(run)}")
+            note(f"epoch {epoch}/{round(self._epochs, 2):.15g}: {_figures(run)}")
 
 
 class Bar(Quiet):

@@ -10,8 +10,9 @@ import click
 
 from playground.cli.application import Application, common_options
 from playground.cli.output import json_option, note, plugins_print_to_stderr, print_json
+from playground.cli.words import experiment_options, out_option, progress_option
 from playground.errors import brief
-from playground.experiment import DTYPES, Experiment, read
+from playground.experiment import Experiment, read
 
 if TYPE_CHECKING:
     from playground.runs.run import Run
@@ -21,35 +22,25 @@ EXIT_CODES = {"done": 0, "failed": 1, "diverged": 3, "stopped": 130}
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--data", metavar="EXPR", help="The data, as NAME or NAME:KEY=VALUE,KEY=VALUE.")
-@click.option("--model", metavar="EXPR", help="The model, written likewise.")
-@click.option("-o", "--optimizer", metavar="EXPR", help="The optimizer, written likewise, e.g. adam:lr=0.01.")
-@click.option("-b", "--backend", metavar="EXPR", help="The parallel backend, e.g. manual:reduce=ring.")
-@click.option("--devices", metavar="DEVICES", help="How many replicas, 'auto', or which: cpu,cpu or cuda:0,cuda:2.")
-@click.option("--lr", type=float, help="The optimizer's learning rate; never scaled by the number of devices.")
-@click.option("--epochs", type=int, help="Passes over the training rows.")
-@click.option("--batch-size", type=int, help="Rows of a step, over all replicas together.")
-@click.option("--seed", type=int, help="Of the initial weights, the order of rows and dropout.")
-@click.option("--eval-every", type=int, metavar="SAMPLES", help="Samples between evaluations.")
-@click.option("--dtype", metavar="|".join(DTYPES), help="The precision.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="runs",
-    show_default=True,
-    help="Where to make the run's directory.",
-)
-@click.option(
-    "--progress",
-    type=click.Choice(["auto", "bar", "lines", "none"]),
-    default="auto",
-    show_default=True,
-    help="How progress is shown on stderr: a bar, a line an epoch, or neither.",
-)
+@experiment_options()
+@out_option
+@progress_option
+@click.option("--trace-shapes", is_flag=True, help="Show what every replica saw and gave, for each size of batch.")
+@click.option("--show-parameters", is_flag=True, help="Show the model's parameters at the end.")
 @json_option
 @common_options
 @click.pass_obj
-def run(application: Application, /, file: Path | None, out: Path, progress: str, as_json: bool, **flags: Any) -> int:
+def run(
+    application: Application,
+    /,
+    file: Path | None,
+    out: Path,
+    progress: str,
+    trace_shapes: bool,
+    show_parameters: bool,
+    as_json: bool,
+    **flags: Any,
+) -> int:
     """Train once, and record the run.
 
     FILE is an experiment in TOML, with the same words as the options; an option beats the file. What neither says is
@@ -62,7 +53,14 @@ def run(application: Application, /, file: Path | None, out: Path, progress: str
         from playground.cli.progress import observer_for
         from playground.runs.execution import execute
 
-        ended = execute(experiment, registry, out, observer_for(progress))
+        ended = execute(
+            experiment,
+            registry,
+            out,
+            observer_for(progress),
+            trace_shapes=trace_shapes,
+            keep_parameters=show_parameters,
+        )
     if as_json:
         print_json(ended.to_dict())
     else:
@@ -75,10 +73,12 @@ def run(application: Application, /, file: Path | None, out: Path, progress: str
 
 
 def _print(ended: Run) -> None:
+    for batch in ended.shapes:
+        click.echo("\n".join(batch.lines()))
     if ended.status == "done":
         click.echo(str(ended))
         for name, value in ended.metrics.items():
-            if name != "train_loss" and value is not None:
+            if name != ended.headline and value is not None:
                 click.echo(f"{name}: {value:.3f}")
         if ended.known_optimum is not None:
             click.echo(f"known optimum: {ended.known_optimum:.3f} (least squares)")
@@ -87,6 +87,10 @@ def _print(ended: Run) -> None:
         click.echo(f"diverged: the loss is not finite after step {last['step']:.0f} (a smaller --lr may help)")
     elif ended.status == "stopped":
         click.echo(f"stopped after step {ended.steps}")
+    if ended.parameters is not None:
+        from playground.engine.weights import lines
+
+        click.echo("\n".join(lines(ended.parameters)))
     for text in ended.notes:
         note(f"note: {text}")
     note(f"saved in {ended.directory}")

@@ -57,19 +57,14 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
     Raises RequestError where the backend refuses, ComponentError where a component fails or refuses its parameters.
     """
     with _TORCH, defaults.plain():
-        backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
+        backend, plan = _planned(experiment)
         guard = experiment.backend.registration.guard
         closure = experiment.optimizer.registration.has("closure")
-        with guard("failed to plan"):
-            plan = _checked(backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure)))
-        if plan.processes != 1:
-            raise RequestError(
-                f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
-            )
         place = Place(plan.devices)
         with randomness.preserved(place.devices):
             with randomness.drawing(experiment.seed, "data"):
                 dataset = _built(experiment.data, Dataset)
+            _check_splits(experiment, dataset)
             # Whatever draws on the CPU though its replica is elsewhere.
             randomness.start(experiment.seed, "host")
             dtype = getattr(torch, experiment.dtype)
@@ -96,6 +91,24 @@ def assembled(experiment: Experiment) -> Iterator[Parts]:
             _close(experiment.backend, backend, None)
 
 
+def planned(experiment: Experiment) -> Plan:
+    """Where an experiment's work would be done; nothing is started. Raises RequestError as `assembled` does."""
+    with _TORCH, defaults.plain():
+        return _planned(experiment)[1]
+
+
+def _planned(experiment: Experiment) -> tuple[ParallelBackend, Plan]:
+    backend = _built(experiment.backend, ParallelBackend)  # type: ignore[type-abstract]
+    closure = experiment.optimizer.registration.has("closure")
+    with experiment.backend.registration.guard("failed to plan"):
+        plan = _checked(backend.plan(Request(experiment.batch_size, torch.get_num_threads(), closure)))
+    if plan.processes != 1:
+        raise RequestError(
+            f"{experiment.backend.registration} plans {plan.processes} processes; this version runs one process"
+        )
+    return backend, plan
+
+
 def _close(choice: Choice, backend: ParallelBackend, error: BaseException | None) -> None:
     """Close the backend; what that raises must neither hide what ended the run nor undo a run that is done."""
     try:
@@ -114,6 +127,11 @@ def _checked(plan: Plan) -> Plan:
     if absent:
         raise ValueError(f"it plans for devices that are not here: {', '.join(absent)}")
     return plan
+
+
+def _check_splits(experiment: Experiment, dataset: Dataset) -> None:
+    if dataset.test is None and "test" in (experiment.evaluate or ()):
+        raise RequestError(f"{experiment.data.registration} has no test rows here, and they are to be evaluated")
 
 
 def _recipe(experiment: Experiment, dataset: Dataset, dtype: torch.dtype, closure: bool) -> Recipe:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import torch
     from torch import Tensor, nn
@@ -15,6 +19,10 @@ if TYPE_CHECKING:
 
     from playground.engine.batches import Shard
     from playground.engine.objective import Objective
+
+
+Seen = Callable[[int, "torch.device", tuple[int, ...], tuple[int, ...]], None]
+"""Told of a forward pass: the replica's number, its device, the shapes of what it was given and of what it gave."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +82,13 @@ class StepResult(NamedTuple):
     loss: the loss before the update, summed over this process's rows, of shape (); it stays on its device, and over
         processes it is only summed (by `sum_over_ranks`) when somebody wants to know.
     moved: bytes of gradients (or parameters) that went from one replica to another.
+    seconds: the clock's, by phase: `compute`, `communicate`, `update`, or others of the backend's own. On accelerators
+        they are what handing the work over took, unless the backend waits for it.
     """
 
     loss: Tensor
     moved: int = 0
+    seconds: Mapping[str, float] = MappingProxyType({})
 
 
 class ParallelBackend(ABC):
@@ -124,6 +135,10 @@ class ParallelBackend(ABC):
 
         In eval mode and without gradients; leaves every module's mode and buffers as they were.
         """
+
+    def watched(self, seen: Seen) -> AbstractContextManager[None]:
+        """While it is open, `seen` hears of each forward pass of a local replica. By default it hears of none."""
+        return contextlib.nullcontext()
 
     def sum_over_ranks(self, part: Tensor) -> Tensor:
         """The sum of a tensor of which each process has a part. A backend of several processes must give its own."""

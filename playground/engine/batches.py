@@ -33,6 +33,16 @@ class Order:
         self.batch_size = min(batch_size, rows)
         self._seed = seed
 
+    @property
+    def steps(self) -> int:
+        """How many global batches an epoch has."""
+        return -(-self.rows // self.batch_size)
+
+    def samples(self, steps: int) -> int:
+        """How many rows so many steps see, from the beginning on."""
+        epochs, rest = divmod(steps, self.steps)
+        return epochs * self.rows + rest * self.batch_size
+
     def epoch(self, epoch: int) -> tuple[Tensor, ...]:
         """The global batches of an epoch as row numbers; the last one may be shorter.
 

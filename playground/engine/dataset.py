@@ -52,6 +52,11 @@ class Dataset:
                 raise TypeError(f"{name} is a {type(rows).__name__}, neither two tensors nor a data set with a length")
             if isinstance(rows, tuple) and len(rows[0]) != len(rows[1]):
                 raise ValueError(f"{name} has {len(rows[0])} rows of inputs and {len(rows[1])} of targets")
+            if isinstance(rows, tuple) and rows[0].dtype == torch.uint8:
+                # Converted as they are they would be trained on from 0 to 255, where most learning rates diverge.
+                raise TypeError(
+                    f"{name} has inputs of uint8, unscaled; .float() / 255 makes numbers from 0 to 1 of them"
+                )
             if count(rows) == 0:
                 raise ValueError(f"{name} has no rows")
         if self.task not in ("regression", "classification"):

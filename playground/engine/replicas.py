@@ -4,35 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
+import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import UninitializedParameter
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from playground.engine.backend import ParallelBackend, Place, Plan, Recipe, Request, StepResult
 from playground.engine.devices import Devices, resolve
 from playground.engine.state import load_optimizer_state, on_cpu, optimizer_state
 from playground.engine.team import Concurrency, Team
-from playground.errors import RequestError
+from playground.errors import PlaygroundError, RequestError, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import nn
 
+    from playground.engine.backend import Seen
     from playground.engine.batches import Shard
     from playground.engine.objective import Objective
 
 
-class Replica:
-    """A copy of the model on a device, and its optimizer."""
+class ShardError(PlaygroundError):
+    """A replica failed on its shard; the cause is chained."""
 
-    def __init__(self, model: nn.Module, device: torch.device, recipe: Recipe) -> None:
+    def __init__(
+        self, replica: int, device: torch.device, model: nn.Module, inputs: Tensor, cause: BaseException
+    ) -> None:
+        rows = inputs.shape[0]
+        message = f"replica {replica} on {device} failed on its shard of {rows} row{'s' * (rows != 1)}: {brief(cause)}"
+        if rows == 1 and any(isinstance(module, _BatchNorm) for module in model.modules()):
+            message += (
+                "; batch normalisation has nothing to compare a single row with: choose --batch-size and --devices so "
+                "that every shard, those of an epoch's last batch too, has two rows or more"
+            )
+        super().__init__(message)
+
+
+class Replica:
+    """A copy of the model on a device, and its optimizer.
+
+    forward: what gives the outputs for inputs; the model itself, unless a backend spreads that over further devices.
+    """
+
+    def __init__(self, number: int, model: nn.Module, device: torch.device, recipe: Recipe) -> None:
+        self.number = number
         self.device = device
         self.model = model.to(device)
+        self.forward: Callable[[Tensor], Tensor] = self.model
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = recipe.optimizer(self.model.parameters())
         self.initial_lrs = [group.get("lr") for group in self.optimizer.param_groups]
@@ -46,8 +71,13 @@ class Replica:
         for inputs, targets in shard:
             if not inputs.shape[0]:
                 continue
-            loss = objective.loss(self.model(inputs.to(self.device)), targets.to(self.device))
-            loss.backward(self._share_of_one(count, loss))  # type: ignore[no-untyped-call]
+            try:
+                loss = objective.loss(self.forward(inputs.to(self.device)), targets.to(self.device))
+                loss.backward(self._share_of_one(count, loss))  # type: ignore[no-untyped-call]
+            except PlaygroundError:
+                raise
+            except Exception as error:
+                raise ShardError(self.number, self.device, self.model, inputs, error) from error
             total = loss.detach() if total is None else total + loss.detach()
         return torch.zeros((), device=self.device) if total is None else total
 
@@ -59,7 +89,7 @@ class Replica:
             if not inputs.shape[0]:
                 continue
             targets = targets.to(self.device)
-            outputs = self.model(inputs.to(self.device))
+            outputs = self.forward(inputs.to(self.device))
             found = {"loss": objective.loss(outputs, targets), **objective.metrics(outputs, targets)}
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
@@ -141,7 +171,8 @@ class ReplicaBackend(ParallelBackend):
             raise RequestError("the model has lazy modules, whose weights are not drawn yet; give them their sizes")
         # Moving a model to the device that it is on gives the same tensors again, so the copies are made first.
         copies = [model, *(copy.deepcopy(model) for _ in self._place.devices[1:])]
-        self.replicas = [Replica(one, device, recipe) for one, device in zip(copies, self._place.devices, strict=True)]
+        places = zip(copies, self._place.devices, strict=True)
+        self.replicas = [Replica(number, *place, recipe) for number, place in enumerate(places)]
         # Most backends do not mix, and asking them in every step would cost more than it looks.
         self._mixes = len(self.replicas) > 1 and type(self).mix is not ReplicaBackend.mix
         self._team = Team(self._place.devices, recipe.seed, self.concurrency)
@@ -158,11 +189,12 @@ class ReplicaBackend(ParallelBackend):
         return list(rows.tensor_split(len(self.replicas)))
 
     def step(self, shards: Sequence[Shard], count: int, objective: Objective) -> StepResult:
-        evaluations: list[tuple[Tensor, int]] = []
+        evaluations: list[StepResult] = []
+        started = time.perf_counter()
 
         def evaluate() -> Tensor:
             evaluations.append(self._gradient(shards, count, objective))
-            return evaluations[-1][0] / count
+            return evaluations[-1].loss / count
 
         if self._recipe.closure:
             self.team.update_together([replica.optimizer for replica in self.replicas], evaluate)
@@ -171,11 +203,26 @@ class ReplicaBackend(ParallelBackend):
         else:
             evaluations.append(self._gradient(shards, count, objective))
             self.team.update(lambda replica: self.replicas[replica].optimizer.step())
-        moved = sum(moved for _, moved in evaluations)
+        updated = time.perf_counter()
+        moved = sum(evaluation.moved for evaluation in evaluations)
+        seconds = {
+            phase: sum(evaluation.seconds[phase] for evaluation in evaluations) for phase in ("compute", "communicate")
+        }
+        # What evaluations within the update took is not the update's.
+        seconds["update"] = updated - started - seconds["compute"] - seconds["communicate"]
         if self._mixes:
             with torch.no_grad():
                 moved += self.mix([list[Tensor](replica.parameters) for replica in self.replicas])
-        return StepResult(evaluations[0][0], moved)
+            seconds["communicate"] += time.perf_counter() - updated
+        return StepResult(evaluations[0].loss, moved, seconds)
+
+    @contextlib.contextmanager
+    def watched(self, seen: Seen) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for replica in self.replicas:
+                tell = functools.partial(told, seen, replica.number, replica.device)
+                stack.callback(replica.model.register_forward_hook(tell).remove)
+            yield
 
     def evaluate(self, shards: Sequence[Shard], objective: Objective) -> dict[str, float]:
         totals: dict[str, float] = {}
@@ -225,17 +272,20 @@ class ReplicaBackend(ParallelBackend):
         if self._threads_before is not None:
             torch.set_num_threads(self._threads_before)
 
-    def _gradient(self, shards: Sequence[Shard], count: int, objective: Objective) -> tuple[Tensor, int]:
-        """Put the global batch's gradient on every replica; gives the summed loss and the bytes moved."""
+    def _gradient(self, shards: Sequence[Shard], count: int, objective: Objective) -> StepResult:
+        """Put the global batch's gradient on every replica; gives the summed loss, and what it took."""
+        started = time.perf_counter()
         losses = self.team.differentiate(
             lambda number: self.replicas[number].differentiate(shards[number], count, objective)
         )
-        if len(self.replicas) == 1:
-            return losses[0], 0
-        loss = losses[0]
-        for other in losses[1:]:
-            loss = loss + other.to(loss.device)
-        return loss, self.reduce(self._gradients())
+        computed = time.perf_counter()
+        loss, moved = losses[0], 0
+        if len(self.replicas) > 1:
+            for other in losses[1:]:
+                loss = loss + other.to(loss.device)
+            moved = self.reduce(self._gradients())
+        reduced = time.perf_counter()
+        return StepResult(loss, moved, {"compute": computed - started, "communicate": reduced - computed})
 
     def _gradients(self) -> list[list[Tensor]]:
         """Each replica's gradients; zeros where it has none but another replica does."""
@@ -269,3 +319,10 @@ class ReplicaBackend(ParallelBackend):
                 for buffers, values in zip(every, kept, strict=True):
                     for buffer, value in zip(buffers, values, strict=True):
                         buffer.copy_(value)
+
+
+def told(
+    seen: Seen, number: int, device: torch.device, model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor
+) -> None:
+    """A forward hook of torch that tells what went through."""
+    seen(number, device, tuple(inputs[0].shape), tuple(outputs.shape))

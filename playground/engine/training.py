@@ -6,13 +6,16 @@ is the backend's business.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from playground.engine import randomness
+from playground.engine.ledger import Ledger
 from playground.engine.stopwatch import Stopwatch
 from playground.errors import PlaygroundError
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from playground.engine.assembly import Parts
     from playground.engine.batches import Feed, Shard
+    from playground.engine.shapes import Shapes
+    from playground.experiment import Experiment
 
 Record = dict[str, float | None]
 """What an evaluation found: step, samples, epoch, seconds of training so far, lr, step_loss and, for each split, loss
@@ -36,20 +41,29 @@ TICK = 0.1
 class Training:
     """One training of assembled parts. What it has done so far can be read at any time.
 
-    step: updates taken. samples: rows seen. moved: bytes that went between replicas.
+    step: updates taken; steps: how many there will be. samples: rows seen; total: how many there will be.
     diverged: whether a loss was not finite.
     """
 
-    def __init__(self, parts: Parts, epochs: int, eval_every: int | None) -> None:
+    def __init__(self, parts: Parts, experiment: Experiment, *, warm_up: int = 0, shapes: Shapes | None = None) -> None:
+        """Begin at the beginning; nothing is trained yet.
+
+        warm_up: the first steps, which the ledger leaves out: they start threads and fill caches.
+        shapes: what is to hear of the shapes that go through the replicas.
+        """
         self.parts = parts
-        self.epochs = epochs
-        self.eval_every = eval_every or parts.order.rows
-        self.total = epochs * parts.order.rows
+        self.steps = experiment.steps or (experiment.epochs or 1) * parts.order.steps
+        self.total = parts.order.samples(self.steps)
+        self.eval_every = experiment.eval_every or parts.order.rows
         self.step = 0
         self.samples = 0
-        self.moved = 0
         self.diverged = False
+        self._evaluated = {name: feed for name, feed in parts.feeds.items() if name in (experiment.evaluate or [name])}
+        self._warm_up = warm_up
+        self._shapes = shapes
         self._clock = Stopwatch()
+        self._ledger = Ledger()
+        self._ledger_opened = 0.0
         self._losses: list[Tensor] = []
         self._recorded_step = 0
         self._recorded_samples = 0
@@ -58,6 +72,11 @@ class Training:
     def seconds(self) -> float:
         """Time spent in training; evaluation, and what is done with a record, are left out."""
         return self._clock.seconds
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where the time went, from the end of the warm-up on."""
+        return replace(self._ledger, seconds=self.seconds - self._ledger_opened, phases=dict(self._ledger.phases))
 
     def records(self, tick: Callable[[int], None] = lambda samples: None) -> Generator[Record, None, None]:
         """Train; yields a record before the first step, whenever a multiple of `eval_every` samples has been passed,
@@ -69,33 +88,50 @@ class Training:
         next_tick = 0.0
         self._clock.start()
         try:
-            for epoch in range(self.epochs):
-                for count, shards in self._batches(epoch):
-                    if self.diverged:
-                        return
-                    self._take_step(shards, count)
-                    if self.samples >= self._due:
-                        yield from self._recorded()
-                    if (now := time.perf_counter()) >= next_tick:
-                        next_tick = now + TICK
-                        tick(self.samples)
+            for count, shards in self._batches():
+                self._take_step(shards, count)
+                if self.samples >= self._due:
+                    yield from self._recorded()
+                if (now := time.perf_counter()) >= next_tick:
+                    next_tick = now + TICK
+                    tick(self.samples)
             if self._recorded_step != self.step:
                 yield from self._recorded()
         finally:
             self._clock.stop()
 
-    def _batches(self, epoch: int) -> Iterator[tuple[int, list[Shard]]]:
-        """An epoch's global batches: the number of rows, and the shards of this process's replicas."""
-        order = self.parts.order.epoch(epoch)
-        shards = self.parts.feeds["train"](map(self.parts.backend.shard, order), epoch)
-        return zip((rows.numel() for rows in order), shards, strict=True)
+    def _batches(self) -> Iterator[tuple[int, list[Shard]]]:
+        """The global batches that are left: the number of rows, and the shards of this process's replicas.
+
+        None are left once the training has diverged.
+        """
+        for epoch in itertools.count():
+            order = self.parts.order.epoch(epoch)[: self.steps - self.step]
+            batches = self.parts.feeds["train"](map(self.parts.backend.shard, order), epoch)
+            for rows in order:
+                if self.diverged:
+                    return
+                started = time.perf_counter()
+                shards = next(batches)
+                self._ledger.feed(time.perf_counter() - started)
+                yield rows.numel(), shards
+            if self.step >= self.steps:
+                return
 
     def _take_step(self, shards: list[Shard], count: int) -> None:
-        result = self.parts.backend.step(shards, count, self.parts.objective)
+        backend, objective = self.parts.backend, self.parts.objective
+        if self._shapes is not None and self._shapes.new(count):
+            with self._shapes.watching(self.parts, self.step + 1, shards):
+                result = backend.step(shards, count, objective)
+        else:
+            result = backend.step(shards, count, objective)
         self.step += 1
         self.samples += count
-        self.moved += result.moved
+        self._ledger.step(count, result.moved, result.seconds)
         self._losses.append(result.loss)
+        if self.step == self._warm_up:
+            backend.synchronize()
+            self._ledger, self._ledger_opened = Ledger(), self.seconds
 
     @property
     def _due(self) -> int:
@@ -118,7 +154,7 @@ class Training:
             "lr": self.parts.backend.lr,
             "step_loss": self._mean_step_loss(),
         }
-        for split, feed in self.parts.feeds.items():
+        for split, feed in self._evaluated.items():
             record |= {f"{split}_{name}": value for name, value in self._measure(feed).items()}
         losses = [value for name, value in record.items() if name.endswith("loss") and value is not None]
         self.diverged = not all(map(math.isfinite, losses))

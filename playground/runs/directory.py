@@ -47,8 +47,8 @@ class RunDirectory:
             place = root.absolute()
             made = [one for one in (place, *place.parents) if not one.exists()]
             place.mkdir(parents=True, exist_ok=True)
-            path = _claim(place)
-            _write(path / "run.json", _json({"name": path.name, "created": now(), **facts}))
+            path = claim(place)
+            write_json(path / "run.json", {"name": path.name, "created": now(), **facts})
             return cls(path)
         except (OSError, ValueError) as error:
             if path is not None:
@@ -75,7 +75,7 @@ class RunDirectory:
 
     def summarise(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json whole or not at all."""
-        _write(self.path / "summary.json", _json(summary))
+        write_json(self.path / "summary.json", summary)
 
     def save(self, name: str, write: Callable[[Path], None]) -> None:
         """Let `write` make a file under a temporary name, and rename it."""
@@ -114,9 +114,10 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _claim(root: Path) -> Path:
+def claim(root: Path, prefix: str = "") -> Path:
+    """Make a directory under `root` that nobody else has: `prefix`, the UTC time, six hexadecimal digits."""
     while True:
-        path = root / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        path = root / f"{prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         try:
             # Making the directory is what claims the name: of two runs that want it, one makes it and one tries again.
             path.mkdir()
@@ -125,11 +126,9 @@ def _claim(root: Path) -> Path:
         return path
 
 
-def _json(value: Any) -> str:
-    return json.dumps(finite(value), indent=2, allow_nan=False, default=str) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all; a number that is not finite is null."""
+    text = json.dumps(finite(value), indent=2, allow_nan=False, default=str) + "\n"
     temporary = path.with_name(f".{path.name}")
     try:
         with temporary.open("w", encoding="utf-8") as file:

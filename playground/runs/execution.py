@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from playground.components import KINDS
 from playground.engine.assembly import Parts, assembled
 from playground.engine.optimum import least_squares
+from playground.engine.replicas import ShardError
+from playground.engine.shapes import Shapes
 from playground.engine.training import Training
 from playground.errors import PlaygroundError, RequestError, brief
 from playground.experiment import Experiment
@@ -20,10 +22,18 @@ from playground.runs.journal import Journal, Muted, Observer
 from playground.runs.run import Run, RunFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from playground.engine.dataset import Dataset
     from playground.engine.devices import Devices
     from playground.engine.training import Record
+
+
+UNSCALED = 50.0
+"""Inputs larger than this have hardly been scaled: pixels up to 255, say."""
+
+NO_BETTER = 1.2
+"""How many times the accuracy of a guess is still taken for one."""
 
 
 def run(
@@ -35,10 +45,14 @@ def run(
     lr: float | None = None,
     devices: Devices | None = None,
     epochs: int | None = None,
+    steps: int | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
     eval_every: int | None = None,
+    evaluate: str | Sequence[str] | None = None,
     dtype: str | None = None,
+    trace_shapes: bool = False,
+    keep_parameters: bool = False,
     out: str | Path | None = "runs",
     registry: Registry | None = None,
 ) -> Run:
@@ -46,8 +60,11 @@ def run(
 
     data, model, optimizer, backend: a component's name, an expression (`"adam:lr=0.01"`), or a table with its `name`
         and parameters. lr, devices: those parameters of the optimizer and the backend.
-    epochs: passes over the training rows. batch_size: rows of a step, over all replicas. seed: of all randomness.
-    eval_every: samples between evaluations. dtype: `float32` or `float64`.
+    epochs: passes over the training rows. steps: updates to stop after, in the place of epochs.
+    batch_size: rows of a step, over all replicas. seed: of all randomness.
+    eval_every: samples between evaluations. evaluate: `train`, `test` or both. dtype: `float32` or `float64`.
+    trace_shapes: whether `run.shapes` is to hold what went through the replicas. keep_parameters: whether
+        `run.parameters` is to hold the model's parameters and buffers at the end, on the CPU.
     out: where the run's directory is made; None writes nothing.
     registry: the plugins to choose from; by default those that are installed.
 
@@ -63,14 +80,22 @@ def run(
         "lr": lr,
         "devices": devices,
         "epochs": epochs,
+        "steps": steps,
         "batch_size": batch_size,
         "seed": seed,
         "eval_every": eval_every,
+        "evaluate": evaluate,
         "dtype": dtype,
     }
     if not isinstance(out, str | Path | None):
         raise RequestError(f"out must be a path or None, not {out!r}")
-    ended = execute(Experiment.of(registry, words), registry, None if out is None else Path(out))
+    ended = execute(
+        Experiment.of(registry, words),
+        registry,
+        None if out is None else Path(out),
+        trace_shapes=trace_shapes,
+        keep_parameters=keep_parameters,
+    )
     if ended.error is not None:
         raise RunFailedError(brief(ended.error), ended) from ended.error
     if ended.status == "stopped":
@@ -78,8 +103,20 @@ def run(
     return ended
 
 
-def execute(experiment: Experiment, registry: Registry, out: Path | None, observer: Observer | None = None) -> Run:
+def execute(
+    experiment: Experiment,
+    registry: Registry,
+    out: Path | None,
+    observer: Observer | None = None,
+    *,
+    trace_shapes: bool = False,
+    keep_parameters: bool = False,
+    warm_up: int = 0,
+) -> Run:
     """Run an experiment to its end and record it.
+
+    trace_shapes: whether the run is to hold what went through the replicas. keep_parameters: whether it is to hold the
+    model's parameters at the end. warm_up: the first steps, which its speed is not to be computed from.
 
     Raises RequestError while nothing has been written; afterwards every end, a failure and Ctrl-C too, is a run with
     its status.
@@ -88,12 +125,14 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
     run: Run | None = None
     try:
         with assembled(experiment) as parts, contextlib.ExitStack() as stack:
-            training = Training(parts, experiment.epochs, experiment.eval_every)
+            shapes = Shapes() if trace_shapes else None
+            training = Training(parts, experiment, warm_up=warm_up, shapes=shapes)
             # Closed here, not by garbage collection: it holds random states that it puts back.
             records = stack.enter_context(contextlib.closing(training.records(observer.tick)))
             # Before anything is written: a model that does not fit the data is a wrong request, not a failed run.
             first = _first(records, experiment)
             run = _begun(experiment, parts)
+            run.shapes = shapes.batches if shapes is not None else []
             directory = None
             if out is not None:
                 directory = RunDirectory.create(out, _facts(run, parts, registry))
@@ -110,6 +149,13 @@ def execute(experiment: Experiment, registry: Registry, out: Path | None, observ
             except BaseException as error:
                 run.status, run.error = "failed", error
             run.take_over(training)
+            run.notes += _afterthoughts(run, parts)
+            if keep_parameters and run.status != "failed":
+                try:
+                    run.parameters = parts.backend.state_dict()["model"]
+                except (Exception, KeyboardInterrupt) as error:
+                    # They are shown beside the record, which must not be lost for them.
+                    journal.note(f"the parameters of {run.name} could not be read: {brief(error)}")
             try:
                 journal.end()
             except KeyboardInterrupt:
@@ -135,9 +181,11 @@ def _begun(experiment: Experiment, parts: Parts) -> Run:
 def _first(records: Iterator[Record], experiment: Experiment) -> Record:
     try:
         return next(records)
-    except (PlaygroundError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
+        if isinstance(error, PlaygroundError) and not isinstance(error, ShardError):
+            raise
         model, data = experiment.model.registration, experiment.data.registration
         raise RequestError(f"{model} cannot be evaluated on {data}: {brief(error)}") from error
 
@@ -149,9 +197,36 @@ def _known_optimum(experiment: Experiment, parts: Parts) -> float | None:
 
 
 def _remarks(experiment: Experiment, parts: Parts) -> list[str]:
+    """What is known before the first step and easily overlooked."""
+    found = []
     rows = parts.dataset.rows
     if experiment.batch_size > rows:
-        return [f"a batch of {experiment.batch_size} is more than the {rows} training rows: every step sees them all"]
+        found.append(
+            f"a batch of {experiment.batch_size} is more than the {rows} training rows: every step sees them all"
+        )
+    if (largest := _largest_input(parts.dataset)) > UNSCALED:
+        found.append(f"inputs reach {largest:.4g}; most models and learning rates are made for inputs near 1")
+    return found
+
+
+def _largest_input(dataset: Dataset) -> float:
+    """The largest magnitude in the training inputs; 0 where they are not numbers in memory."""
+    inputs = dataset.train[0] if isinstance(dataset.train, tuple) else None
+    if inputs is None or not inputs.is_floating_point() or not inputs.numel():
+        return 0.0
+    low, high = inputs.aminmax()
+    return max(-float(low), float(high))
+
+
+def _afterthoughts(run: Run, parts: Parts) -> list[str]:
+    """What the end of a run shows and is easily taken for a result."""
+    classes = parts.dataset.classes
+    accuracy = run.metrics.get("test_accuracy", run.metrics.get("train_accuracy"))
+    if run.status == "done" and classes and accuracy is not None and accuracy <= NO_BETTER / classes:
+        return [
+            f"an accuracy of {accuracy:.3f} is that of guessing one of {classes} classes: nothing has been learnt yet "
+            "(a larger --lr or more --epochs may help)"
+        ]
     return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import traceback
 from dataclasses import replace
@@ -133,7 +134,10 @@ class Journal:
                 self._directory.log(text)
 
     def _notify(self, hook: str, **arguments: object) -> None:
-        view = replace(self._run, history=self._shown, notes=list(self._run.notes))
+        run = self._run
+        view = replace(
+            run, history=self._shown, notes=list(run.notes), shapes=list(run.shapes), timed=copy.deepcopy(run.timed)
+        )
         self._registry.notify(hook, self.note, run=view, **arguments)
 
     def _log_failure(self, directory: RunDirectory) -> None:

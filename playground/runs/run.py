@@ -6,21 +6,26 @@ import html
 import io
 import math
 import secrets
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from playground.engine import weights
+from playground.engine.ledger import Ledger
 from playground.errors import PlaygroundError, brief
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
+    from torch import Tensor
 
+    from playground.engine.shapes import BatchShapes
     from playground.engine.training import Record, Training
     from playground.experiment import Experiment
 
 Status = Literal["running", "done", "diverged", "failed", "stopped"]
+
+HEADLINES = ("test_accuracy", "train_loss", "test_loss")
 
 NOT_METRICS = frozenset({"step", "samples", "epoch", "seconds", "lr", "step_loss"})
 
@@ -32,7 +37,10 @@ class Run:
     name: its directory's; `unsaved-…` where nothing is written. directory: None where nothing is written.
     status: running, done, diverged (a loss was not finite), failed or stopped. error: what made it fail.
     history: the records, in order. devices: one for each replica.
-    steps, samples, seconds: what was trained, evaluation left out. moved: bytes between replicas.
+    steps, samples, seconds: what was trained, evaluation left out. epochs_done: passes over the training rows.
+    timed: what speed is computed from; the whole training, unless its first steps were to be left out.
+    shapes: what went through the replicas, where that was to be traced. parameters: the model's parameters and buffers
+        at the end, by name, where they were to be kept.
     known_optimum: the least training loss that any optimizer can reach, where it is known.
     notes: what a reader of the result must know.
     """
@@ -47,15 +55,18 @@ class Run:
     samples: int = 0
     seconds: float = 0.0
     epochs_done: float = 0.0
-    moved: int = 0
+    timed: Ledger = field(default_factory=Ledger)
+    shapes: list[BatchShapes] = field(default_factory=list)
+    parameters: dict[str, Tensor] | None = None
     known_optimum: float | None = None
     notes: list[str] = field(default_factory=list)
     error: BaseException | None = None
 
     def take_over(self, training: Training) -> None:
         """Bring the counts up to what the training has done."""
-        self.steps, self.samples, self.moved = training.step, training.samples, training.moved
-        self.seconds, self.epochs_done = training.seconds, training.samples / training.parts.order.rows
+        self.steps, self.samples, self.seconds = training.step, training.samples, training.seconds
+        self.epochs_done = training.samples / training.parts.order.rows
+        self.timed = training.ledger
 
     @property
     def metrics(self) -> dict[str, float | None]:
@@ -64,12 +75,18 @@ class Run:
         return {name: value for name, value in last.items() if name not in NOT_METRICS}
 
     @property
+    def headline(self) -> str | None:
+        """The metric that a run is known by: the test accuracy, else the train loss, else the test loss."""
+        return next((name for name in HEADLINES if name in self.metrics), None)
+
+    @property
     def sec_per_epoch(self) -> float | None:
-        return self.seconds / self.epochs_done if self.epochs_done else None
+        speed = self.timed.samples_per_sec
+        return self.samples / self.epochs_done / speed if speed else None
 
     @property
     def samples_per_sec(self) -> float | None:
-        return self.samples / self.seconds if self.seconds else None
+        return self.timed.samples_per_sec
 
     def to_dict(self) -> dict[str, Any]:
         """What `run --json` prints."""
@@ -78,6 +95,7 @@ class Run:
             "run_dir": None if self.directory is None else str(self.directory),
             "experiment": self.experiment.to_dict(),
             **self.summary(),
+            **({} if self.parameters is None else {"parameters": weights.describe(self.parameters)}),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -92,7 +110,9 @@ class Run:
             "devices": self.devices,
             "steps": self.steps,
             "samples": self.samples,
-            "bytes_per_step": self.moved / self.steps if self.steps else None,
+            "bytes_per_step": self.timed.bytes_per_step,
+            "ms_per_step": self.timed.ms_per_step,
+            "shapes": [batch.to_dict() for batch in self.shapes],
             "notes": self.notes,
             "error": None if self.error is None else brief(self.error),
         }
@@ -106,17 +126,17 @@ class Run:
 
     def draw(self, path: Path) -> None:
         """Write the figure as SVG."""
-        with warnings.catch_warnings():
-            # A letter that the font lacks is drawn as a box, which is no news to anybody.
-            warnings.simplefilter("ignore")
-            self.figure().savefig(path, format="svg")
+        from playground.figures import save
+
+        save(self.figure(), path)
 
     def __str__(self) -> str:
         devices = f"on [{', '.join(self.devices)}]"
-        loss = self.metrics.get("train_loss")
-        if self.sec_per_epoch is None or loss is None:
+        value = None if self.headline is None else self.metrics[self.headline]
+        if self.sec_per_epoch is None or value is None:
             return f"{self.status} {devices}"
-        return f"loss: {loss:.3f}, {self.sec_per_epoch:.3f} sec/epoch {devices}"
+        name = "loss" if self.headline == "train_loss" else self.headline
+        return f"{name}: {value:.3f}, {self.sec_per_epoch:.3f} sec/epoch {devices}"
 
     def __repr__(self) -> str:
         return f"<Run {self.name} {self.status}: {self}>"
@@ -129,13 +149,17 @@ class Run:
         return f"<p>{html.escape(str(self))}</p>{svg[svg.index('<svg') :]}"
 
     def _best(self) -> dict[str, float | None] | None:
-        """The record with the lowest train loss; a loss that is not finite is never the best."""
-        losses = [(record["train_loss"], record["step"]) for record in self.history]
+        """The record with the lowest loss, of the training rows where they are evaluated, else of the test rows.
+
+        A loss that is not finite is never the best.
+        """
+        name = "train_loss" if "train_loss" in self.metrics else "test_loss"
+        losses = [(record.get(name), record["step"]) for record in self.history]
         finite = [(loss, step) for loss, step in losses if loss is not None and math.isfinite(loss)]
         if not finite:
             return None
         loss, step = min(finite)
-        return {"train_loss": loss, "step": step}
+        return {name: loss, "step": step}
 
 
 class RunFailedError(PlaygroundError):

@@ -19,4 +19,9 @@ def playground_backends() -> list[Backend]:
             "playground_plugins.backends.manual:Manual",
             summary="A full replica on every device; gradients are summed by a hand-made all-reduce",
         ),
+        Backend(
+            "data-parallel",
+            "playground_plugins.backends.data_parallel:DataParallel",
+            summary="torch.nn.DataParallel: one model, its forward pass spread over devices; on CPUs, its algorithm",
+        ),
     ]

@@ -26,6 +26,22 @@ def playground_data() -> list[Data]:
             default=True,
         ),
         Data(
+            "fashion-mnist",
+            "playground_plugins.data.fashion_mnist.load:load",
+            summary="Pictures of clothes: 60000 images to train on and 10000 to test on, ten classes",
+            settings={
+                "model": "lenet",
+                "optimizer": "sgd:lr=0.2",
+                "batch_size": 256,
+                "epochs": 10,
+                "evaluate": "test",
+            },
+            origin="Xiao, Rasul and Vollgraf 2017, Fashion-MNIST, arXiv 1708.07747, "
+            "github.com/zalandoresearch/fashion-mnist, MIT licence",
+            path="playground_plugins.data.fashion_mnist.files:locate",
+            fetch="playground_plugins.data.fashion_mnist.download:fetch",
+        ),
+        Data(
             "linear-regression",
             "playground_plugins.data.linear_regression:load",
             summary="Made from a linear model that is known, with noise or without",

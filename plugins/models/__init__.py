@@ -20,4 +20,14 @@ def playground_models() -> list[Model]:
             "playground_plugins.models.mlp:mlp",
             summary="Hidden layers with an activation between them, with dropout and batch normalisation if wanted",
         ),
+        Model(
+            "lenet",
+            "playground_plugins.models.lenet:lenet",
+            summary="Two convolutions and two linear layers, for images (the book's net from scratch)",
+        ),
+        Model(
+            "resnet18",
+            "playground_plugins.models.resnet18:resnet18",
+            summary="A residual net for small images; widths=[8, 16, 32, 64] is one for a CPU",
+        ),
     ]

@@ -107,15 +107,28 @@ def test_defaults_that_are_no_mapping_of_names_are_refused(defaults: Any) -> Non
         Optimizer("a", "m:f", defaults=defaults)
 
 
-@pytest.mark.parametrize("settings", [{"lr": 1}, {"epochs": 1, "batchsize": 2}, {"seed": 3}])
+@pytest.mark.parametrize("settings", [{"lr": 1}, {"epochs": 1, "batchsize": 2}, {"seed": 3}, {"steps": 5}])
 def test_settings_that_no_run_has_are_refused_and_the_known_ones_named(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"it may have batch_size, epochs, eval_every, model$"):
+    with pytest.raises(ValueError, match=r"it may have batch_size, epochs, eval_every, evaluate, model, optimizer$"):
         Data("d", "m:f", settings=settings)
 
 
 @pytest.mark.parametrize(
     "settings",
-    [None, 5, ["model"], {"model": 5}, {"model": None}, {"epochs": "many"}, {"batch_size": 0}, {"eval_every": 1.5}],
+    [
+        None,
+        5,
+        ["model"],
+        {"model": 5},
+        {"model": None},
+        {"epochs": "many"},
+        {"batch_size": 0},
+        {"eval_every": 1.5},
+        {"optimizer": 0.1},
+        {"optimizer": {"name": "sgd"}},
+        {"evaluate": True},
+        {"evaluate": ["test"]},
+    ],
 )
 def test_settings_of_another_form_are_refused_where_they_are_made(settings: Any) -> None:
     with pytest.raises((TypeError, ValueError)):

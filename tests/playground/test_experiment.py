@@ -51,7 +51,12 @@ def needy(params, lr: float, steps):
 @hookimpl
 def playground_data():
     settings = {"model": "wide:width=7", "epochs": 6, "batch_size": 5, "eval_every": 30}
-    return [Data("plain", build, default=True), Data("knowing", build, settings=settings)]
+    tuned = {"model": "wide", "optimizer": "named:lr=0.5,name=tuned", "epochs": 6, "evaluate": "test"}
+    return [
+        Data("plain", build, default=True),
+        Data("knowing", build, settings=settings),
+        Data("tuned", build, settings=tuned),
+    ]
 
 
 @hookimpl
@@ -121,7 +126,15 @@ def test_an_experiment_that_nobody_specified_is_the_book_s_on_airfoil(experiment
         "backend": "single",
     }
     rest = {word: value for word, value in found.items() if word not in KINDS}
-    assert rest == {"epochs": 4, "batch_size": 10, "seed": 0, "eval_every": 200, "dtype": "float32"}
+    assert rest == {
+        "epochs": 4,
+        "steps": None,
+        "batch_size": 10,
+        "seed": 0,
+        "eval_every": 200,
+        "evaluate": None,
+        "dtype": "float32",
+    }
     assert found["optimizer"]["lr"] == 0.01
 
 
@@ -254,6 +267,100 @@ def test_what_the_user_says_beats_what_the_data_asks_for(
         assert (found.epochs, found.batch_size, found.eval_every, found.model.name, width) == expected
 
 
+def test_data_may_say_which_optimizer_suits_it_and_which_rows_to_evaluate(strangers: Registry) -> None:
+    found = Experiment.of(strangers, {"data": "tuned"})
+    assert (found.optimizer.name, found.optimizer.asked) == ("named", {"lr": 0.5, "name": "tuned"})
+    assert (found.epochs, found.evaluate) == (6, ("test",))
+
+
+@pytest.mark.parametrize("layers", [[{"data": "tuned", "lr": 0.25}], [{"data": "tuned"}, {"lr": 0.25}]], ids=str)
+def test_a_learning_rate_alone_changes_that_of_the_optimizer_that_suits_the_data(
+    strangers: Registry, layers: list[dict[str, Any]]
+) -> None:
+    found = Experiment.of(strangers, *layers)
+    assert (found.optimizer.name, found.optimizer.asked) == ("named", {"lr": 0.25, "name": "tuned"})
+
+
+def test_to_name_an_optimizer_drops_the_one_that_suits_the_data_and_its_learning_rate(strangers: Registry) -> None:
+    another = Experiment.of(strangers, {"data": "tuned", "optimizer": "implicit"})
+    assert (another.optimizer.name, another.optimizer.parameters) == ("implicit", {"lr": 0.1, "decay": None})
+    # Also where it is of the same name.
+    same = Experiment.of(strangers, {"data": "tuned", "optimizer": "named"})
+    assert (same.optimizer.name, same.optimizer.asked) == ("named", {})
+
+
+def test_what_the_user_evaluates_beats_what_the_data_asks_for(strangers: Registry) -> None:
+    assert Experiment.of(strangers, {"data": "tuned", "evaluate": "train"}).evaluate == ("train",)
+
+
+# Steps in the place of epochs
+
+
+def test_a_run_of_so_many_steps_has_no_number_of_epochs(experiment: Callable[..., Experiment]) -> None:
+    found = experiment({"steps": 7})
+    assert (found.steps, found.epochs) == (7, None)
+    assert (found.to_dict()["steps"], found.to_dict()["epochs"]) == (7, None)
+
+
+@pytest.mark.parametrize("data", ["knowing", "plain"])
+@pytest.mark.parametrize(
+    ("layers", "epochs", "steps"),
+    [
+        ([{"epochs": 3}, {"steps": 7}], None, 7),
+        ([{"steps": 7}, {"epochs": 3}], 3, None),
+        ([{"steps": 7}, {"seed": 1}], None, 7),
+        ([{"epochs": 3}, {"steps": None}], 3, None),
+        ([{"steps": 7}, {"steps": 8, "epochs": None}], None, 8),
+        ([{"epochs": 3}, {"steps": 7}, {"epochs": 2}], 2, None),
+    ],
+    ids=str,
+)
+def test_of_steps_and_epochs_the_one_that_is_said_last_counts_whatever_suits_the_data(
+    strangers: Registry, data: str, layers: list[dict[str, Any]], epochs: int | None, steps: int | None
+) -> None:
+    found = Experiment.of(strangers, {"data": data}, *layers)
+    assert (found.epochs, found.steps) == (epochs, steps)
+
+
+@pytest.mark.parametrize("layers", [[{"epochs": 3, "steps": 7}], [{"epochs": 3, "steps": 7}, {"steps": 8}]], ids=str)
+def test_steps_and_epochs_in_one_layer_are_refused(builtins: Registry, layers: list[dict[str, Any]]) -> None:
+    assert refusal(builtins, *layers) == ("a run ends after so many epochs or after so many steps; give one of the two")
+
+
+# The rows that are evaluated
+
+
+@pytest.mark.parametrize(
+    ("said", "splits"),
+    [
+        ("train", ("train",)),
+        ("test", ("test",)),
+        ("train,test", ("train", "test")),
+        ("test, train", ("train", "test")),
+        ("test,test", ("test",)),
+        (["test"], ("test",)),
+        (["test", "train"], ("train", "test")),
+        (("test", "train", "test"), ("train", "test")),
+    ],
+    ids=str,
+)
+def test_the_splits_to_evaluate_are_a_word_or_a_list_in_any_order(
+    experiment: Callable[..., Experiment], said: Any, splits: tuple[str, ...]
+) -> None:
+    found = experiment({"evaluate": said})
+    assert found.evaluate == splits
+    assert found.to_dict()["evaluate"] == list(splits)
+    assert found.identity == experiment({"evaluate": list(splits)}).identity
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "tset", "Test", "train;test", "train,", "train,,test", "none", [], (), ["train", 1], [["test"]], 1, True],
+)
+def test_splits_that_there_are_not_are_refused(builtins: Registry, value: Any) -> None:
+    assert refusal(builtins, {"evaluate": value}) == f"evaluate must be train or test, or both, not {value!r}"
+
+
 # What is refused
 
 
@@ -263,7 +370,7 @@ def test_what_the_user_says_beats_what_the_data_asks_for(
         ({"optimizer": "adagrd"}, "unknown optimizer 'adagrd'; did you mean 'adagrad'?"),
         ({"data": "airfiol:rows=5"}, "unknown data 'airfiol'; did you mean 'airfoil'?"),
         ({"backend": {"name": "manuel"}}, "unknown backend 'manuel'; did you mean 'manual'?"),
-        ({"model": "zzz"}, "unknown model 'zzz'; there are: linear, mlp"),
+        ({"model": "zzz"}, "unknown model 'zzz'; there are: lenet, linear, mlp, resnet18"),
         ({"optimizer": "adam:beta=1"}, "optimizer 'adam' has no parameter 'beta'; did you mean 'betas'?"),
         ({"optimizer": {"name": "adam", "epsilon": 1}}, "optimizer 'adam' has no parameter 'epsilon'"),
         ({"model": "linear:x=1"}, "model 'linear' has no parameter 'x'; it has: bias"),
@@ -281,8 +388,8 @@ def test_what_is_not_there_is_refused_with_a_suggestion(
 
 def test_a_word_like_no_other_is_refused_with_all_that_there_are(builtins: Registry) -> None:
     assert refusal(builtins, {"zzz": 1}) == (
-        "an experiment has no 'zzz'; it has: data, model, optimizer, backend, epochs, batch_size, seed, eval_every, "
-        "dtype, lr, devices"
+        "an experiment has no 'zzz'; it has: data, model, optimizer, backend, epochs, steps, batch_size, seed, "
+        "eval_every, evaluate, dtype, lr, devices"
     )
 
 
@@ -308,8 +415,8 @@ def test_a_value_of_the_wrong_type_is_refused_with_both_types(
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, 1.5, True, "4", [4], math.inf, math.nan])
-@pytest.mark.parametrize("word", ["epochs", "batch_size", "eval_every"])
-def test_epochs_batch_size_and_evaluation_interval_are_whole_numbers_from_1(
+@pytest.mark.parametrize("word", ["epochs", "steps", "batch_size", "eval_every"])
+def test_epochs_steps_batch_size_and_evaluation_interval_are_whole_numbers_from_1(
     builtins: Registry, word: str, value: Any
 ) -> None:
     name = word.replace("_", "-")
@@ -321,7 +428,9 @@ def test_a_seed_is_a_whole_number_from_0(builtins: Registry, value: Any) -> None
     assert refusal(builtins, {"seed": value}) == f"seed must be a whole number, 0 or more, not {value!r}"
 
 
-@pytest.mark.parametrize("layer", [{"epochs": 1}, {"batch_size": 1}, {"eval_every": 1}, {"seed": 0}, {"seed": 2**63}])
+@pytest.mark.parametrize(
+    "layer", [{"epochs": 1}, {"steps": 1}, {"batch_size": 1}, {"eval_every": 1}, {"seed": 0}, {"seed": 2**63}]
+)
 def test_the_ends_of_a_range_are_allowed(experiment: Callable[..., Experiment], layer: dict[str, int]) -> None:
     ((word, value),) = layer.items()
     assert getattr(experiment(layer), word) == value
@@ -460,6 +569,9 @@ def test_an_experiment_with_any_component_is_made_again_from_its_own_words(
         {"backend": "manual:reduce=ring,devices=[cpu, cpu]", "optimizer": "adam:betas=[0, 0.5]"},
         {"backend": "manual", "devices": "cpu,cpu", "lr": 3},
         {"backend": "manual", "devices": 3},
+        {"steps": 7},
+        {"evaluate": "test"},
+        {"steps": 7, "evaluate": ["test", "train"]},
     ],
 )
 def test_an_experiment_with_parameters_is_made_again_from_its_own_words(
@@ -566,9 +678,15 @@ def test_experiments_that_differ_in_anything_have_identities_that_differ(experim
         {"backend": "manual", "devices": "cpu,cpu"},
         {"backend": "manual:reduce=ring"},
         {"epochs": 5},
+        {"steps": 5},
+        # As many as the epochs have.
+        {"steps": 600},
         {"batch_size": 11},
         {"seed": 1},
         {"eval_every": 201},
+        {"evaluate": "train"},
+        {"evaluate": "test"},
+        {"evaluate": "train,test"},
         {"dtype": "float64"},
     ]
     identities = [experiment(layer).identity for layer in layers]

@@ -122,6 +122,69 @@ def test_the_curve_and_the_optimum_are_found_in_the_svg_by_name() -> None:
     assert names >= {"train_loss", "test_loss", "known_optimum"}
 
 
+def test_where_the_training_rows_are_not_evaluated_the_loss_of_the_steps_is_drawn() -> None:
+    losses = zip((None, 0.9, 0.7), (1.0, 0.8, 0.6), strict=True)
+    both = [{"epoch": float(n), "step_loss": step, "test_loss": test} for n, (step, test) in enumerate(losses)]
+    axes = axes_of(curve(both, None, ""))
+    assert [(line.get_label(), line.get_gid()) for line in axes.lines] == [
+        ("training steps", "step_loss"),
+        ("test", "test_loss"),
+    ]
+    # Before the first step there is none.
+    assert list(axes.lines[0].get_xdata()) == [1, 2]
+    assert list(axes.lines[0].get_ydata()) == [0.9, 0.7]
+    assert list(axes.lines[1].get_ydata()) == [1, 0.8, 0.6]
+
+
+def test_the_loss_of_the_steps_is_not_drawn_beside_that_of_the_training_rows() -> None:
+    axes = axes_of(curve([{**one, "step_loss": 2.0} for one in records(0.5, 0.3)], None, ""))
+    assert [line.get_gid() for line in axes.lines] == ["train_loss"]
+
+
+def classified(*accuracies: tuple[float | None, float | None]) -> list[dict[str, float | None]]:
+    return [
+        {"epoch": float(n), "train_loss": 0.5, "test_loss": 0.6, "train_accuracy": train, "test_accuracy": test}
+        for n, (train, test) in enumerate(accuracies)
+    ]
+
+
+def test_accuracies_have_a_panel_of_their_own_beside_the_losses() -> None:
+    figure = curve(classified((0.1, 0.2), (0.8, 0.7)), 0.25, "a title")
+    losses, accuracies = figure.axes
+    assert [line.get_gid() for line in losses.lines] == ["train_loss", "test_loss", "known_optimum"]
+    assert [(line.get_label(), line.get_gid()) for line in accuracies.lines] == [
+        ("train", "train_accuracy"),
+        ("test", "test_accuracy"),
+    ]
+    assert [list(line.get_ydata()) for line in accuracies.lines] == [[0.1, 0.8], [0.2, 0.7]]
+    assert (losses.get_ylabel(), accuracies.get_ylabel(), accuracies.get_xlabel()) == ("loss", "accuracy", "epoch")
+    assert accuracies.get_legend() is not None
+    # Over both panels, once.
+    assert (figure.get_suptitle(), losses.get_title(), accuracies.get_title()) == ("a title", "", "")
+    svg(figure)
+
+
+def test_the_test_accuracy_alone_is_drawn_alone() -> None:
+    alone = [{"epoch": float(n), "test_loss": 0.5, "test_accuracy": value} for n, value in enumerate((0.25, 0.75))]
+    _, accuracies = curve(alone, None, "").axes
+    (line,) = accuracies.lines
+    assert (line.get_gid(), list(line.get_ydata())) == ("test_accuracy", [0.25, 0.75])
+
+
+def test_an_accuracy_that_is_no_number_is_left_out_and_without_any_there_is_no_panel() -> None:
+    _, accuracies = curve(classified((0.1, None), (NAN, None), (0.8, None)), None, "").axes
+    (line,) = accuracies.lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 2], [0.1, 0.8])
+    assert len(curve(classified((None, NAN)), None, "").axes) == 1
+
+
+@pytest.mark.parametrize("title", ["$", "a_$1 · b$2", r"\frac{"])
+def test_the_title_over_two_panels_is_taken_letter_by_letter(title: str) -> None:
+    figure = curve(classified((0.1, 0.2)), None, title)
+    assert figure.get_suptitle() == title
+    svg(figure)
+
+
 def test_drawing_imports_no_pyplot() -> None:
     program = (
         "import sys, io, playground.figures as f\n"

@@ -633,8 +633,8 @@ def test_a_plugin_that_is_not_there_may_stand_in_the_environment(call: Cli, monk
         ("optimizer", "optim-playground/adagrd", "unknown optimizer 'optim-playground/adagrd'"),
         ("optimizer", "nobody/adam", "unknown optimizer 'nobody/adam'"),
         ("optimizer", "linear", "unknown optimizer 'linear'"),
-        ("backend", "zzz", "unknown backend 'zzz'; there are: manual, single"),
-        ("model", "", "unknown model ''; there are: linear, mlp"),
+        ("backend", "zzz", "unknown backend 'zzz'; there are: data-parallel, manual, single"),
+        ("model", "", "unknown model ''; there are: lenet, linear, mlp, resnet18"),
     ],
 )
 def test_a_component_that_is_not_there_is_refused_with_a_suggestion(kind: str, name: str, message: str) -> None:

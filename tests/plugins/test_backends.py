@@ -491,9 +491,10 @@ def test_a_strangers_backend_takes_the_parameters_of_its_base_and_may_have_its_o
     check_equals_one_device(Backend("inherited", inherited, defaults={"devices": 3}), "adam", 7)
 
 
-def test_both_backends_are_listed_and_single_is_the_default() -> None:
+def test_the_backends_are_listed_and_single_is_the_default() -> None:
     listed = {one.name: one for one in playground_backends()}
-    assert {name: resolve(one.factory) for name, one in listed.items()} == {"single": Single, "manual": Manual}
+    factories = {"single": Single, "manual": Manual, "data-parallel": DataParallel}
+    assert {name: resolve(one.factory) for name, one in listed.items()} == factories
     assert [name for name, one in listed.items() if one.default] == ["single"]
     assert all(one.exact and one.summary for one in listed.values())
 

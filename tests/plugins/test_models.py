@@ -24,7 +24,8 @@ def test_linear_is_the_default_and_alone_said_to_be_affine():
     models = {one.name: one for one in playground_models()}
     assert [name for name, one in models.items() if one.default] == ["linear"]
     assert [name for name, one in models.items() if one.affine] == ["linear"]
-    assert {name: resolve(one.factory) for name, one in models.items()} == {"linear": linear, "mlp": mlp}
+    factories = {"linear": linear, "mlp": mlp, "lenet": lenet, "resnet18": resnet18}
+    assert {name: resolve(one.factory) for name, one in models.items()} == factories
     assert all(one.summary for one in models.values())
 
 

@@ -89,6 +89,8 @@ def test_data_that_is_made_has_no_path_and_the_error_says_why(call: Callable[...
     [
         (("path", "airfol"), ("unknown data 'airfol'", "did you mean 'airfoil'?")),
         (("path",), ("NAME",)),
+        (("fetch", "fashion-mnits"), ("unknown data 'fashion-mnits'", "did you mean 'fashion-mnist'?")),
+        (("fetch",), ("NAME",)),
         (("path", "airfoil", "extra"), ("extra",)),
         (("pth", "airfoil"), ("'pth'", "'path'")),
         (("list", "--jsn"), ("'--jsn'", "'--json'")),
@@ -139,3 +141,143 @@ def test_what_a_plugin_prints_when_asked_for_a_path_is_not_taken_for_the_path(ca
     done = call("data", "path", "chatty")
     (line,) = done.out.splitlines()
     assert Path(line).is_file()
+
+
+# Bringing data here
+
+FETCHED = """
+from pathlib import Path
+from playground import Data, RequestError, hookimpl
+
+def load():
+    pass
+
+def nowhere():
+    return None
+
+def here():
+    file = Path("brought.dat")
+    return file if file.exists() else None
+
+def brings():
+    print("on its way")
+    Path("brought.dat").write_text("1 2 3")
+    return Path("brought.dat").resolve()
+
+def divides():
+    return 1 / 0
+
+def quits():
+    raise SystemExit(0)
+
+def refuses():
+    raise RequestError("the server sleeps; ask it tomorrow")
+
+def is_stopped():
+    raise KeyboardInterrupt
+
+@hookimpl
+def playground_data():
+    fetches = {
+        "divides": divides,
+        "quits": quits,
+        "refuses": refuses,
+        "is-stopped": is_stopped,
+        "none": nowhere,
+        "text": lambda: "somewhere",
+        "liar": lambda: Path("/no/such/place"),
+        "lost": "no_such_module:fetch",
+    }
+    return [
+        Data("brings", load, path=here, fetch=brings),
+        Data("moved", load, path=Path("/no/such/place")),
+        *(Data(name, load, path=nowhere, fetch=fetch) for name, fetch in fetches.items()),
+    ]
+"""
+
+
+@pytest.fixture
+def fetched(
+    install_plugin: Callable[..., dict[str, str]], in_process_plugins: Callable[[dict[str, str]], None]
+) -> None:
+    in_process_plugins(install_plugin("optim-fetched", FETCHED, "fetched"))
+
+
+@pytest.mark.usefixtures("fetched")
+def test_data_is_brought_here_once_and_its_path_is_all_that_is_printed(
+    call: Callable[..., Any], tmp_path: Path
+) -> None:
+    before = call("data", "path", "brings")
+    assert before.code == 2
+    assert before.err.endswith("has no path: not here; 'playground data fetch brings' brings it here\n")
+    done = call("data", "fetch", "brings")
+    assert (done.code, done.out, done.err) == (0, f"{tmp_path / 'brought.dat'}\n", "on its way\n")
+    # Now it is where its plugin says, and nothing is brought again.
+    (tmp_path / "brought.dat").write_text("mine")
+    again = call("data", "fetch", "brings")
+    assert (again.code, again.out, again.err) == (0, "brought.dat\n", "")
+    assert (tmp_path / "brought.dat").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("airfoil", "it comes with its plugin, and lies at "),
+        ("linear-regression", "made, not read"),
+        ("moved", "not here"),
+    ],
+)
+@pytest.mark.usefixtures("fetched")
+def test_data_that_has_nothing_to_fetch_says_why(call: Callable[..., Any], name: str, reason: str) -> None:
+    done = call("data", "fetch", name)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: data '{name}' has nothing to fetch: {reason}")
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("divides", "ZeroDivisionError: division by zero"),
+        ("quits", "SystemExit: 0"),
+        ("none", "TypeError: its fetch returns a NoneType, not a pathlib.Path"),
+        ("text", "TypeError: its fetch returns a str, not a pathlib.Path"),
+        ("liar", "FileNotFoundError: its fetch returns /no/such/place, and nothing is there"),
+        ("lost", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+@pytest.mark.usefixtures("fetched")
+def test_a_fetch_that_ends_oddly_names_its_component_and_its_plugin(
+    call: Callable[..., Any], name: str, cause: str
+) -> None:
+    done = call("data", "fetch", name)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: data '{name}' (plugin optim-fetched/fetched 1.2.3) cannot be fetched: {cause}\n"
+
+
+@pytest.mark.usefixtures("fetched")
+def test_a_fetch_that_refuses_is_quoted_and_one_that_is_interrupted_exits_with_130(call: Callable[..., Any]) -> None:
+    refused = call("data", "fetch", "refuses")
+    assert (refused.code, refused.out, refused.err) == (2, "", "error: the server sleeps; ask it tomorrow\n")
+    stopped = call("data", "fetch", "is-stopped")
+    assert (stopped.code, stopped.out, stopped.err.strip()) == (130, "", "error: interrupted")
+
+
+@pytest.mark.parametrize("fetch", ["'here.py'", "5", "'module:'"])
+def test_a_plugin_whose_fetch_can_be_neither_called_nor_imported_is_listed_as_broken(
+    call: Callable[..., Any],
+    install_plugin: Callable[..., dict[str, str]],
+    in_process_plugins: Callable[[dict[str, str]], None],
+    fetch: str,
+) -> None:
+    source = f"""
+from playground import Data, hookimpl
+
+@hookimpl
+def playground_data():
+    return [Data("wrong", "json:loads", fetch={fetch})]
+"""
+    in_process_plugins(install_plugin("optim-wrong", source, "wrong"))
+    (row,) = (row for row in call("list", "--json").json if row["name"] == "wrong")
+    assert (row["kind"], row["status"]) == ("plugin", "broken")
+    assert "data 'wrong': fetch" in row["summary"]

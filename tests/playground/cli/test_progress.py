@@ -33,6 +33,12 @@ def epochs_said(err: str) -> list[str]:
         (("--epochs", 4, "--eval-every", 90), ["epoch 1/4", "epoch 3/4", "epoch 4/4"]),
         (("--epochs", 5, "--eval-every", 10_000), ["epoch 5/5"]),
         (("--epochs", 1, "--eval-every", 1, "--batch-size", 1), ["epoch 1/1"]),
+        # An epoch has six steps of ten rows.
+        (("--steps", 13, "--eval-every", 60), ["epoch 1/2.17", "epoch 2/2.17"]),
+        (("--steps", 12, "--eval-every", 60), ["epoch 1/2", "epoch 2/2"]),
+        (("--steps", 3, "--eval-every", 10), []),
+        # Every digit of a large number.
+        (("--epochs", 12345, "--batch-size", 60, "--eval-every", 10**6), ["epoch 12345/12345"]),
     ],
 )
 def test_without_a_terminal_there_is_at_most_a_line_an_epoch(

@@ -130,9 +130,11 @@ def test_run_json_holds_the_experiment_with_every_parameter(job: Job) -> None:
         "model": {"name": "linear", "bias": True},
         "backend": {"name": "manual", "devices": "auto", "reduce": "star", "concurrency": "auto"},
         "epochs": 4,
+        "steps": None,
         "batch_size": 10,
         "seed": 0,
         "eval_every": 200,
+        "evaluate": None,
         "dtype": "float32",
     }
     torchs = inspect.signature(torch.optim.Adagrad).parameters
@@ -417,6 +419,131 @@ def test_a_component_can_be_named_with_its_distribution(call: Callable[..., Any]
     assert strict(done.out)["experiment"]["optimizer"]["name"] == "adam"
 
 
+# How long it trains, and on what it is measured
+
+
+def test_a_run_of_so_many_steps_ends_after_them(call: Callable[..., Any], tmp_path: Path) -> None:
+    done = call("run", "--data", "linear-regression:rows=60", "--steps", 13, "--eval-every", 60, "--json")
+    found = strict(done.out)
+    assert (done.code, found["steps"], found["samples"]) == (0, 13, 130)
+    assert (found["experiment"]["epochs"], found["experiment"]["steps"]) == (None, 13)
+    records = records_of(only_run(tmp_path / "runs"))
+    assert [record["step"] for record in records] == [0, 6, 12, 13]
+    assert records[-1]["epoch"] == 130 / 60
+
+
+def test_steps_and_epochs_of_flags_take_the_place_of_the_files(call: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text('data = "linear-regression:rows=20"\nsteps = 3\n', encoding="utf-8")
+    assert strict(call("run", file, "--json").out)["steps"] == 3
+    assert strict(call("run", file, "--epochs", 2, "--json").out)["steps"] == 4
+    file.write_text('data = "linear-regression:rows=20"\nepochs = 2\n', encoding="utf-8")
+    assert strict(call("run", file, "--steps", 3, "--json").out)["steps"] == 3
+
+
+def test_only_the_rows_that_are_to_be_evaluated_are(call: Callable[..., Any], tmp_path: Path) -> None:
+    done = call("run", "--data", "airfoil:holdout=0.2", "--evaluate", "test", "--epochs", 1, "--eval-every", 400)
+    first, second = done.out.splitlines()
+    # What the run is known by, and it alone.
+    assert re.fullmatch(r"test_loss: 0\.\d{3}, \d+\.\d{3} sec/epoch on \[cpu\]", first)
+    assert second.startswith("known optimum: ")
+    directory = only_run(tmp_path / "runs")
+    records = records_of(directory)
+    assert [record.keys() for record in records] == [
+        {"step", "samples", "epoch", "seconds", "lr", "step_loss", "test_loss"}
+    ] * 4
+    summary = summary_of(directory)
+    best = min(records, key=lambda record: record["test_loss"])
+    assert summary["best"] == {"test_loss": best["test_loss"], "step": best["step"]}
+    assert summary["metrics"] == {"test_loss": records[-1]["test_loss"]}
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = {group.get("id") for group in ET.parse(directory / "figure.svg").iter(f"{svg}g")}
+    assert {"step_loss", "test_loss"} <= drawn
+    assert "train_loss" not in drawn
+    (line,) = [line for line in done.err.splitlines() if line.startswith("epoch 1/1: ")]
+    assert re.fullmatch(r"epoch 1/1: test_loss 0\.\d+", line)
+
+
+# What goes through the replicas, and what comes out
+
+BOOK_ON_TWO = (
+    *("run", "--data", "linear-regression", "--optimizer", "adam:lr=0.5", "--epochs", 200, "--batch-size", 200),
+    *("--backend", "data-parallel", "--devices", "cpu,cpu", "--trace-shapes", "--show-parameters"),
+)
+
+
+def test_shapes_and_parameters_are_printed_around_the_result(cli: Callable[..., Any]) -> None:
+    done = cli(*BOOK_ON_TWO, "--progress", "none")
+    assert done.code == 0, done.err
+    *shapes, loss, optimum, weight, bias = done.out.splitlines()
+    assert shapes == [
+        "step 1, a batch of 200:",
+        "  replica 0 on cpu: input [100, 2] → output [100, 1]",
+        "  replica 1 on cpu: input [100, 2] → output [100, 1]",
+        "  outside: input [200, 2] → output [200, 1]",
+    ]
+    assert re.fullmatch(r"loss: 0\.000, \d+\.\d{3} sec/epoch on \[cpu, cpu\]", loss)
+    assert optimum == "known optimum: 0.000 (least squares)"
+    name, numbers = weight.split(": ")
+    assert name == "weight [1, 2]"
+    # The numbers that the data was made from.
+    assert [float(number) for number in numbers.split(" ")] == pytest.approx([5.2, 9.6], abs=1e-2)
+    name, number = bias.split(": ")
+    assert (name, float(number)) == ("bias [1]", pytest.approx(3.4, abs=1e-2))
+
+
+def test_json_holds_shapes_and_parameters_and_the_summary_the_shapes(call: Callable[..., Any], tmp_path: Path) -> None:
+    found = strict(call(*BOOK_ON_TWO, "--json").out)
+    passages = [{"replica": replica, "device": "cpu", "input": [100, 2], "output": [100, 1]} for replica in range(2)]
+    assert found["shapes"] == [{"step": 1, "passages": passages, "idle": [], "input": [200, 2], "output": [200, 1]}]
+    assert found["parameters"].keys() == {"weight", "bias"}
+    assert found["parameters"]["weight"]["shape"] == [1, 2]
+    assert found["parameters"]["weight"]["values"] == [pytest.approx([5.2, 9.6], abs=1e-2)]
+    assert found["parameters"]["bias"] == {"shape": [1], "values": pytest.approx([3.4], abs=1e-2)}
+    summary = summary_of(only_run(tmp_path / "runs"))
+    assert summary["shapes"] == found["shapes"]
+    assert "parameters" not in summary
+
+
+def test_shapes_and_parameters_that_nobody_asked_for_are_not_shown(call: Callable[..., Any], tmp_path: Path) -> None:
+    done = call("run", "--data", "linear-regression:rows=20")
+    assert "→" not in done.out
+    assert "weight" not in done.out
+    assert summary_of(only_run(tmp_path / "runs"))["shapes"] == []
+    found = strict(call("run", "--data", "linear-regression:rows=20", "--json").out)
+    assert found["shapes"] == []
+    assert "parameters" not in found
+
+
+def test_of_many_parameters_their_statistics_are_printed(call: Callable[..., Any]) -> None:
+    done = call("run", "--data", "linear-regression:rows=20", "--model", "mlp:hidden=[30]", "--show-parameters")
+    number = r"-?\d[\d.e+-]*"
+    lines = done.out.splitlines()[-4:]
+    for line, name in zip(
+        lines, ["linear1.weight [30, 2]", "linear1.bias [30]", "output.weight [1, 30]"], strict=False
+    ):
+        assert re.fullmatch(rf"{re.escape(name)}: mean {number}  std {number}  min {number}  max {number}", line), line
+    assert re.fullmatch(rf"output\.bias \[1\]: {number}", lines[-1])
+
+
+def test_parameters_that_are_no_numbers_any_more_are_shown_so_and_are_null_in_json(call: Callable[..., Any]) -> None:
+    words = ("run", "--data", "linear-regression:rows=20", "--lr", "1e30", "--show-parameters")
+    done = call(*words)
+    assert done.code == 3
+    assert re.fullmatch(r"diverged: .*\nweight \[1, 2\]: nan nan\nbias \[1\]: nan\n", done.out)
+    assert strict(call(*words, "--json").out)["parameters"]["bias"] == {"shape": [1], "values": [None]}
+
+
+def test_where_the_time_of_a_step_went_is_in_the_summary(job: Job) -> None:
+    summary = summary_of(job.directory)
+    time = summary["ms_per_step"]
+    assert list(time) == ["feed", "compute", "communicate", "update", "other"]
+    assert all(value > 0 for value in time.values())
+    # 150 steps an epoch.
+    assert sum(time.values()) == pytest.approx(1e3 * summary["sec_per_epoch"] / 150, rel=1e-6)
+    assert summary["shapes"] == []
+
+
 # What is printed beside the loss
 
 
@@ -552,6 +679,32 @@ def test_a_failure_is_said_to_be_in_the_step_that_failed(call: Callable[..., Any
     failing()
     err = call("run", "--optimizer", "fails").err
     assert re.search(r"(in|at) step 5\b|after step 4\b", err)
+
+
+@pytest.mark.parametrize("backend", ["single", "manual", "data-parallel"])
+def test_a_single_row_under_batch_normalisation_fails_with_what_to_do(
+    call: Callable[..., Any], tmp_path: Path, backend: str
+) -> None:
+    done = call(
+        *("run", "--data", "airfoil:rows=21", "--model", "mlp:batch_norm=true", "--batch-size", 10),
+        *("--backend", backend, "--devices", "cpu" if backend == "single" else 2, "--trace-shapes"),
+    )
+    directory = only_run(tmp_path / "runs")
+    assert done.code == 1
+    # The first batch went through; of the one with the single row nothing came out.
+    assert done.out.splitlines()[-2:] == ["step 3, a batch of 1:", "  outside: input [1, 5] → output ?"]
+    (line,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert line.startswith(
+        "error: the run failed after step 2: replica 0 on cpu failed on its shard of 1 row: ValueError: "
+    )
+    assert "choose --batch-size and --devices so that every shard" in line
+    assert line.endswith(f"two rows or more; see {directory.relative_to(tmp_path)}/log.txt")
+    summary = summary_of(directory)
+    assert (summary["status"], summary["steps"]) == ("failed", 2)
+    assert summary["error"].startswith("replica 0 on cpu failed on its shard of 1 row: ")
+    assert [batch["step"] for batch in summary["shapes"]] == [1, 3]
+    assert len(records_of(directory)) == 1
+    assert "Expected more than 1 value per channel" in (directory / "log.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("arguments", [("run", "--debug"), ("--debug", "run")])

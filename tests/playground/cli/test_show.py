@@ -274,7 +274,7 @@ def test_data_whose_plugin_cannot_say_where_it_lies_is_no_fault_of_playground(ca
     [
         (("optimizer", "adagrda"), ("unknown optimizer 'adagrda'", "did you mean 'adagrad'?")),
         (("data", "airfoils"), ("unknown data 'airfoils'", "did you mean 'airfoil'?")),
-        (("model", "zzz"), ("unknown model 'zzz'", "there are: linear, mlp")),
+        (("model", "zzz"), ("unknown model 'zzz'", "there are: lenet, linear, mlp, resnet18")),
         (("optimizer", "nobody/adam"), ("unknown optimizer 'nobody/adam'",)),
         (("optimizers", "adam"), ("'optimizers'", "'optimizer'")),
         (("optimizer",), ("NAME",)),

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from playground import Model, Objective, Place, Recipe, ReplicaBackend, Request
+from playground import Model, Objective, Place, PlaygroundError, Recipe, ReplicaBackend, Request, ShardError
 from playground.engine.assembly import assembled
 
-from .workbench import data, difference, evaluate, experiment, numbers, replicas, same, take_steps, train, trained
+from .workbench import data, difference, evaluate, experiment, numbers, replicas, run, same, take_steps, train, trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -441,3 +441,147 @@ def test_evaluations_of_replicas_add_up_to_that_of_one_device() -> None:
         for mine, its in zip(found.records, single.records, strict=True):
             assert mine["train_loss"] == pytest.approx(its["train_loss"], rel=1e-12)
             assert mine["test_loss"] == pytest.approx(its["test_loss"], rel=1e-12)
+
+
+# A replica that fails on its shard
+
+
+class FailingAt(nn.Linear):
+    """A linear model that fails where it is to train on so many rows."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(2, 1)
+        self.rows = rows
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training and len(input) == self.rows:
+            raise ArithmeticError(f"not {self.rows} rows")
+        return super().forward(input)
+
+
+ON_TWO = ("manual:devices=2", "manual:devices=2,concurrency=threads", "data-parallel:devices=2")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lbfgs:lr=0.1,max_iter=2"])
+@pytest.mark.parametrize(
+    ("backend", "fails_at", "said"),
+    [
+        # The last batch has five rows: three for one replica and two for the other.
+        *((backend, 3, "replica 0 on cpu failed on its shard of 3 rows") for backend in ON_TWO),
+        *((backend, 2, "replica 1 on cpu failed on its shard of 2 rows") for backend in ON_TWO),
+        (SINGLE, 5, "replica 0 on cpu failed on its shard of 5 rows"),
+        ("data-parallel:devices=1", 5, "replica 0 on cpu failed on its shard of 5 rows"),
+    ],
+)
+def test_a_model_that_fails_is_said_to_on_which_replica_and_with_how_many_rows(
+    backend: str, fails_at: int, said: str, optimizer: str
+) -> None:
+    model = Model("failing", lambda inputs, outputs: FailingAt(fails_at))
+    # Five batches of ten, so that threads are at work where they may be.
+    ended = run(data=data(numbers(55)), model=model, backend=backend, optimizer=optimizer, batch_size=10)
+    assert (ended.status, ended.steps) == ("failed", 5)
+    assert isinstance(ended.error, ShardError)
+    assert str(ended.error) == f"{said}: ArithmeticError: not {fails_at} rows"
+    assert ended.summary()["error"] == str(ended.error)
+    assert isinstance(ended.error.__cause__, ArithmeticError)
+
+
+@pytest.mark.parametrize("backend", [SINGLE, *ON_TWO])
+def test_a_backward_pass_that_fails_is_said_to_likewise(backend: str) -> None:
+    class Irreversible(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, inputs: Tensor) -> Tensor:
+            return inputs.clone()
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> Tensor:
+            raise ArithmeticError("no way back")
+
+    class OneWay(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            return Irreversible.apply(super().forward(input))
+
+    model = Model("one-way", lambda inputs, outputs: OneWay(inputs[0], outputs))
+    ended = run(data=data(numbers(10)), model=model, backend=backend, batch_size=10)
+    rows = 10 if backend == SINGLE else 5
+    assert str(ended.error) == f"replica 0 on cpu failed on its shard of {rows} rows: ArithmeticError: no way back"
+
+
+@pytest.mark.parametrize("backend", [SINGLE, *ON_TWO])
+def test_an_objective_that_fails_is_said_to_likewise(backend: str) -> None:
+    class Failing(Objective):
+        def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            raise ArithmeticError("no loss")
+
+    with assembled(experiment(data=data(numbers(9)), backend=backend)) as parts:
+        (shards,) = parts.feeds["train"]([parts.backend.shard(torch.arange(9))])
+        with pytest.raises(ShardError) as caught:
+            parts.backend.step(shards, 9, Failing())
+    # data-parallel gathers the outputs on the first device, and their loss is computed there.
+    rows = 5 if "manual" in backend else 9
+    assert str(caught.value) == f"replica 0 on cpu failed on its shard of {rows} rows: ArithmeticError: no loss"
+
+
+def test_outputs_of_another_shape_than_the_targets_are_the_fault_of_a_shard() -> None:
+    class Widening(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            outputs = super().forward(input)
+            return outputs.expand(-1, 3) if self.training else outputs
+
+    model = Model("widening", lambda inputs, outputs: Widening(inputs[0], outputs))
+    ended = run(data=data(numbers(7)), model=model, backend="manual:devices=3", batch_size=7)
+    assert isinstance(ended.error, ShardError)
+    assert str(ended.error).startswith(
+        "replica 0 on cpu failed on its shard of 3 rows: ValueError: the model gives outputs of shape (3, 3)"
+    )
+
+
+def test_an_error_of_the_project_s_own_is_not_put_into_another() -> None:
+    class Refusing(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            if self.training:
+                raise PlaygroundError("says it all")
+            return super().forward(input)
+
+    model = Model("refusing", lambda inputs, outputs: Refusing(inputs[0], outputs))
+    for backend in (SINGLE, *ON_TWO):
+        ended = run(data=data(numbers(10)), model=model, backend=backend)
+        assert (ended.status, str(ended.error), type(ended.error)) == ("failed", "says it all", PlaygroundError)
+
+
+WHAT_TO_DO = (
+    "; batch normalisation has nothing to compare a single row with: choose --batch-size and --devices so that every "
+    "shard, those of an epoch's last batch too, has two rows or more"
+)
+
+
+@pytest.mark.parametrize("backend", [SINGLE, *ON_TWO])
+def test_a_single_row_under_batch_normalisation_is_told_what_to_do(backend: str) -> None:
+    words = {"model": "mlp:hidden=[4],batch_norm=true", "batch_size": 10, "backend": backend}
+    # One row is left for the last batch, and then three, of which the second of two replicas gets one.
+    for rows, replica in [(41, 0), *([] if backend == SINGLE else [(43, 1)])]:
+        ended = run(data=data(numbers(rows)), **words)
+        assert (ended.status, ended.steps) == ("failed", 4)
+        assert str(ended.error).startswith(
+            f"replica {replica} on cpu failed on its shard of 1 row: ValueError: Expected more than 1 value per channel"
+        )
+        assert str(ended.error).endswith(WHAT_TO_DO)
+
+
+def test_what_to_do_about_batch_normalisation_is_not_said_where_that_is_not_the_trouble() -> None:
+    # One row, and no normalisation.
+    model = Model("failing", lambda inputs, outputs: FailingAt(1))
+    ended = run(data=data(numbers(1)), model=model, backend=SINGLE, batch_size=1)
+    assert str(ended.error) == "replica 0 on cpu failed on its shard of 1 row: ArithmeticError: not 1 rows"
+    # Normalisation, and more than one row.
+    normalised = Model("failing", lambda inputs, outputs: nn.Sequential(nn.BatchNorm1d(2), FailingAt(2)))
+    ended = run(data=data(numbers(2)), model=normalised, backend=SINGLE, batch_size=2)
+    assert str(ended.error) == "replica 0 on cpu failed on its shard of 2 rows: ArithmeticError: not 2 rows"
+
+
+def test_a_shard_without_rows_is_no_trouble_for_batch_normalisation() -> None:
+    # Four rows for three replicas: manual cuts them into 2, 1 and 1, torch.chunk into 2, 2 and none.
+    words = {"data": data(numbers(4)), "model": "mlp:hidden=[4],batch_norm=true", "batch_size": 4, "epochs": 2}
+    assert run(backend="manual:devices=2", **words).status == "done"
+    assert run(backend="manual:devices=3", **words).status == "failed"
+    assert run(backend="data-parallel:devices=3", **words).status == "done"

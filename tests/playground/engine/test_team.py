@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from playground import Model
+from playground import Model, ShardError
 from playground.components import Optimizer as OptimizerComponent
 from playground.engine import randomness
 from playground.engine.assembly import assembled
@@ -334,5 +334,6 @@ def test_a_failing_evaluation_of_a_run_is_the_error_of_the_run() -> None:
     for optimizer in ("sgd", "lbfgs"):
         ended = run(optimizer=optimizer, backend="manual:devices=3", **words)
         assert ended.status == "failed"
-        assert isinstance(ended.error, ArithmeticError)
+        assert isinstance(ended.error, ShardError)
+        assert isinstance(ended.error.__cause__, ArithmeticError)
         assert len(ended.history) == 1

@@ -15,7 +15,7 @@ from playground_plugins.data.airfoil import load
 from torch import Tensor, nn
 from torch.nn import functional
 
-from playground import Dataset, Model, ParallelBackend, Place, Plan, Recipe, Request, StepResult
+from playground import Dataset, Model, ParallelBackend, Place, Plan, Recipe, Request, RequestError, StepResult
 from playground.engine import batches, randomness
 from playground.engine.assembly import Parts, assembled
 from playground.engine.batches import Feed, Order
@@ -40,6 +40,7 @@ from .workbench import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from playground import Objective, Shard
 
@@ -96,7 +97,9 @@ class Pretending(ParallelBackend):
     def close(self, error: BaseException | None = None) -> None: ...
 
 
-def pretended(rows: int, batch_size: int, epochs: int, eval_every: int | None) -> tuple[Training, Pretending]:
+def pretended(
+    rows: int, batch_size: int, epochs: int | None, eval_every: int | None, steps: int | None = None
+) -> tuple[Training, Pretending]:
     backend = Pretending()
     inputs = torch.zeros(rows, 1)
     parts = Parts(
@@ -109,7 +112,7 @@ def pretended(rows: int, batch_size: int, epochs: int, eval_every: int | None) -
         backend.plan(Request(batch_size, 1)),
         Place((torch.device("cpu"),)),
     )
-    return Training(parts, epochs, eval_every), backend
+    return Training(parts, replace(experiment(epochs=epochs, steps=steps), eval_every=eval_every)), backend
 
 
 # Batches of more than `eval_every` rows, and a short one between them that passes no multiple.
@@ -137,9 +140,134 @@ def test_an_evaluation_follows_whenever_a_multiple_has_been_passed_and_the_last_
     assert [record["epoch"] for record in records] == [samples / rows for _, samples in expected]
     assert backend.counts == sizes
     assert backend.evaluated == len(expected)
-    assert (training.step, training.samples, training.moved) == (len(sizes), epochs * rows, 3 * len(sizes))
+    assert (training.step, training.samples, training.ledger.moved) == (len(sizes), epochs * rows, 3 * len(sizes))
     assert all(record["train_loss"] == 1 for record in records)
     assert [record["step_loss"] for record in records] == [None] + [2] * (len(records) - 1)
+
+
+@example(rows=10, batch_size=3, steps=8, eval_every=None)
+@given(
+    rows=st.integers(1, 50),
+    batch_size=st.integers(1, 60),
+    steps=st.integers(1, 60),
+    eval_every=st.integers(1, 170) | st.none(),
+)
+@settings(deadline=None, database=None)
+def test_a_training_of_so_many_steps_ends_after_them_wherever_in_an_epoch_that_is(
+    rows: int, batch_size: int, steps: int, eval_every: int | None
+) -> None:
+    training, backend = pretended(rows, batch_size, None, eval_every, steps)
+    an_epoch = [min(batch_size, rows - start) for start in range(0, rows, batch_size)]
+    sizes = (an_epoch * steps)[:steps]
+    assert (training.steps, training.total) == (steps, sum(sizes))
+    records = list(training.records())
+    every, seen, expected = eval_every or rows, 0, [(0, 0)]
+    for step, size in enumerate(sizes, start=1):
+        if (seen + size) // every > seen // every or step == steps:
+            expected.append((step, seen + size))
+        seen += size
+    assert [(record["step"], record["samples"]) for record in records] == expected
+    assert records[-1]["epoch"] == sum(sizes) / rows
+    assert backend.counts == sizes
+    assert backend.evaluated == len(expected)
+    assert (training.step, training.samples) == (steps, sum(sizes))
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # 30 rows in batches of 7 are five steps an epoch, the last of two rows.
+        (2, [(0, 0), (2, 14)]),
+        (5, [(0, 0), (5, 30)]),
+        (6, [(0, 0), (5, 30), (6, 37)]),
+        (15, [(0, 0), (5, 30), (10, 60), (15, 90)]),
+    ],
+)
+@pytest.mark.parametrize("backend", [SINGLE, "manual:devices=2"])
+@pytest.mark.parametrize("style", ["memory", "map"])
+def test_so_many_steps_are_the_first_ones_of_a_training_by_epochs(
+    style: str, backend: str, steps: int, expected: list[tuple[int, int]]
+) -> None:
+    rows = numbers(30)
+    words = {"data": data(rows if style == "memory" else Rows(*rows)), "backend": backend, "batch_size": 7}
+    found = train(steps=steps, eval_every=30, **words)
+    assert [(record["step"], record["samples"]) for record in found.records] == expected
+    assert (found.training.steps, found.training.total) == (steps, expected[-1][1])
+    whole = train(epochs=3, eval_every=1, **words)
+    by_step = {record["step"]: record["train_loss"] for record in whole.records}
+    assert found.losses == [by_step[step] for step, _ in expected]
+    assert same(found.model, trained(steps, **words))
+
+
+def test_as_many_steps_as_the_epochs_have_are_the_same_training() -> None:
+    by_epochs, by_steps = (train(**DROPOUT | {"epochs": None} | words) for words in ({"epochs": 2}, {"steps": 60}))
+    assert [{**one, "seconds": 0} for one in by_steps.records] == [{**one, "seconds": 0} for one in by_epochs.records]
+    assert same(by_steps.model, by_epochs.model)
+
+
+def test_a_run_that_diverges_ends_before_its_steps_do() -> None:
+    ended = run(optimizer="sgd:lr=10", backend=SINGLE, steps=100_000)
+    assert (ended.status, ended.history[-1]["step"]) == ("diverged", ended.steps)
+    assert ended.steps < 600
+
+
+SPLITS = {"data": data(numbers(30), numbers(12)), "batch_size": 7, "epochs": 2, "eval_every": 14}
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "names"),
+    [
+        (None, {"train_loss", "test_loss"}),
+        ("train", {"train_loss"}),
+        ("test", {"test_loss"}),
+        ("test,train", {"train_loss", "test_loss"}),
+    ],
+)
+@pytest.mark.parametrize("backend", [SINGLE, "manual:devices=2"])
+def test_records_are_made_of_the_splits_that_are_to_be_evaluated(
+    backend: str, evaluate: str | None, names: set[str]
+) -> None:
+    found = train(backend=backend, evaluate=evaluate, **SPLITS)
+    both = train(backend=backend, **SPLITS)
+    always = {"step", "samples", "epoch", "seconds", "lr", "step_loss"}
+    assert all(record.keys() == always | names for record in found.records)
+    # What is not evaluated changes nothing of the rest.
+    for name in {"step", "step_loss", *names}:
+        assert [record[name] for record in found.records] == [record[name] for record in both.records]
+    assert same(found.model, both.model)
+
+
+def test_rows_that_are_not_evaluated_are_not_read() -> None:
+    inputs, targets = numbers(12)
+
+    def unreadable(row: Tensor) -> Tensor:
+        raise AssertionError("a test row has been read")
+
+    words = {**SPLITS, "data": data(numbers(30), Rows(inputs, targets, unreadable)), "backend": SINGLE}
+    assert run(evaluate="train", **words).status == "done"
+    # The check itself: evaluated, they are read.
+    with pytest.raises(RequestError, match="a test row has been read"):
+        run(evaluate="test", **words)
+
+
+def test_a_run_whose_training_rows_are_not_evaluated_diverges_by_the_loss_of_its_steps() -> None:
+    inputs, targets = numbers(30)
+    # Its square does not fit into float32; its gradient, and the loss of the test rows after the update, do.
+    targets[3] = 1e20
+    words = {"data": data((inputs, targets), numbers(12)), "backend": SINGLE, "batch_size": 30, "eval_every": 30}
+    ended = run(evaluate="test", epochs=5, **words)
+    assert (ended.status, ended.steps) == ("diverged", 1)
+    assert ended.history[-1]["step_loss"] == math.inf
+    assert math.isfinite(ended.history[-1]["test_loss"])
+
+
+@pytest.mark.parametrize("evaluate", ["test", "train,test"])
+def test_test_rows_that_the_data_does_not_have_cannot_be_evaluated(evaluate: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        RequestError, match=r"^data 'made-here' .* has no test rows here, and they are to be evaluated$"
+    ):
+        run(tmp_path / "runs", data=data(numbers(30)), evaluate=evaluate)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -165,7 +293,7 @@ def test_evaluations_do_not_depend_on_batches_that_divide(
 def test_without_a_number_of_samples_an_evaluation_ends_each_epoch() -> None:
     asked = replace(experiment(data=data(numbers(30)), backend=SINGLE, batch_size=7, epochs=3), eval_every=None)
     with assembled(asked) as parts:
-        records = list(Training(parts, asked.epochs, asked.eval_every).records())
+        records = list(Training(parts, asked).records())
     assert [record["epoch"] for record in records] == [0, 1, 2, 3]
 
 
@@ -287,7 +415,7 @@ def test_an_evaluation_in_pieces_that_do_not_divide_is_weighed_by_rows(
         state = parts.backend.state_dict()
         state["model"] = {"weight": best[:-1].T, "bias": best[-1]}
         parts.backend.load_state_dict(state)
-        first = next(Training(parts, 1, None).records())
+        first = next(Training(parts, asked).records())
     assert first["train_loss"] == pytest.approx(expected, rel=1e-12)
 
 
@@ -356,7 +484,7 @@ def test_what_is_done_with_a_record_does_not_move_the_random_numbers_of_the_trai
     def finish(between: int) -> dict[str, Tensor]:
         asked = experiment(backend=SINGLE, **DROPOUT)
         with assembled(asked) as parts:
-            for _ in Training(parts, 2, 100).records():
+            for _ in Training(parts, replace(asked, epochs=2, eval_every=100)).records():
                 torch.rand(between)
             state: dict[str, Tensor] = parts.backend.state_dict()["model"]
             return state
@@ -511,7 +639,7 @@ def test_a_record_has_the_learning_rate_of_its_time() -> None:
     asked = experiment(optimizer="adam:lr=0.25", backend="manual:devices=2", epochs=1)
     with assembled(asked) as parts:
         rates = []
-        for record in Training(parts, 1, 500).records():
+        for record in Training(parts, replace(asked, eval_every=500)).records():
             rates.append(record["lr"])
             parts.backend.scale_lr(0.5 ** len(rates))
     assert rates == [0.25, 0.125, 0.0625, 0.03125]
@@ -528,7 +656,7 @@ def test_progress_is_told_in_samples_that_only_grow() -> None:
 
 def test_a_training_can_be_read_at_any_time() -> None:
     training, _ = pretended(30, 10, 2, 20)
-    seen = [(training.step, training.samples, training.moved) for _ in training.records()]
+    seen = [(training.step, training.samples, training.ledger.moved) for _ in training.records()]
     assert seen == [(0, 0, 0), (2, 20, 6), (4, 40, 12), (6, 60, 18)]
     assert training.seconds >= 0
     assert not training.diverged
@@ -538,7 +666,7 @@ def test_bytes_between_replicas_are_counted_over_the_run() -> None:
     for backend, expected in ((SINGLE, 0), ("manual:devices=2", 2 * 24), ("manual:devices=4,reduce=ring", 2 * 3 * 24)):
         ended = run(backend=backend, epochs=1)
         # Five weights and a bias of four bytes each.
-        assert ended.moved == expected * 150
+        assert ended.timed.moved == expected * 150
         assert ended.summary()["bytes_per_step"] == expected
 
 

@@ -69,7 +69,7 @@ def train(**words: Any) -> Trained:
     """Train an experiment to its end."""
     asked = experiment(**words)
     with assembled(asked) as parts:
-        training = Training(parts, asked.epochs, asked.eval_every)
+        training = Training(parts, asked)
         records = list(training.records())
         return Trained(records, parts.backend.state_dict()["model"], training)
 

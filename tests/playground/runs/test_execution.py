@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import torch
 from matplotlib.figure import Figure
+from playground_plugins.data.airfoil import load
 
 import playground
-from playground import ComponentError, Optimizer, Registry, RequestError, Run, RunFailedError, hookimpl
+from playground import ComponentError, Experiment, Optimizer, Registry, RequestError, Run, RunFailedError, hookimpl
 from playground.runs.directory import RunDirectory
+from playground.runs.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,12 +140,13 @@ def test_python_says_the_same_words_as_the_command_line() -> None:
         batch_size=7,
         seed=3,
         eval_every=30,
+        evaluate=["train"],
         dtype="float64",
         out=None,
     )
     found = run.experiment.to_dict()
     assert (found["epochs"], found["batch_size"], found["seed"]) == (2, 7, 3)
-    assert (found["eval_every"], found["dtype"]) == (30, "float64")
+    assert (found["eval_every"], found["evaluate"], found["dtype"]) == (30, ["train"], "float64")
     assert (found["optimizer"]["lr"], found["optimizer"]["momentum"]) == (0.02, 0.5)
     assert found["model"]["hidden"] == (4,)
     assert (found["backend"]["reduce"], found["backend"]["devices"]) == ("ring", ["cpu", "cpu"])
@@ -152,9 +155,67 @@ def test_python_says_the_same_words_as_the_command_line() -> None:
     assert [record["samples"] for record in run.history] == [0, 35, 60, 95, 120]
 
 
+def test_a_number_of_steps_takes_the_place_of_epochs() -> None:
+    run = playground.run(data="linear-regression:rows=60", batch_size=7, steps=20, eval_every=60, out=None)
+    # Nine batches an epoch, the last of four rows: two epochs, and two batches of seven.
+    assert (run.steps, run.samples, run.epochs_done) == (20, 134, 134 / 60)
+    assert [record["step"] for record in run.history] == [0, 9, 18, 20]
+    assert (run.experiment.epochs, run.experiment.steps) == (None, 20)
+
+
+def test_what_went_through_the_replicas_and_the_parameters_are_there_for_who_asks() -> None:
+    words = {**SMALL, "backend": "manual:devices=2", "out": None}
+    run = playground.run(**words, trace_shapes=True, keep_parameters=True)
+    (batch,) = run.shapes
+    assert [passage.input for passage in batch.passages] == [(5, 2), (5, 2)]
+    assert (batch.input, batch.output) == ((10, 2), (10, 1))
+    assert run.parameters is not None
+    assert {name: list(value.shape) for name, value in run.parameters.items()} == {"weight": [1, 2], "bias": [1]}
+    without = playground.run(**words)
+    assert (without.shapes, without.parameters) == ([], None)
+    assert losses(without) == losses(run)
+
+
+def test_the_parameters_of_a_run_are_those_that_its_last_loss_was_measured_with() -> None:
+    run = playground.run(data="airfoil", epochs=1, dtype="float64", keep_parameters=True, out=None)
+    assert run.parameters is not None
+    inputs, targets = (part.double() for part in load().train)
+    outputs = inputs @ run.parameters["weight"].T + run.parameters["bias"]
+    loss = float((outputs - targets).square().mean()) / 2
+    assert run.metrics["train_loss"] == pytest.approx(loss, rel=1e-12)
+
+
+def test_what_was_timed_is_the_run() -> None:
+    run = playground.run(**SMALL, backend="manual:devices=2", out=None)
+    assert (run.timed.steps, run.timed.samples, run.timed.seconds) == (12, 120, run.seconds)
+    # Two weights and a bias of four bytes each, there and back.
+    assert run.timed.moved == 12 * 24
+    assert run.sec_per_epoch == pytest.approx(run.seconds / 2, rel=1e-12)
+    assert sum(run.timed.ms_per_step.values()) == pytest.approx(1e3 * run.seconds / 12, rel=1e-9)
+
+
+@pytest.mark.parametrize("status", ["diverged", "failed", "stopped"])
+def test_parameters_are_kept_also_of_a_run_that_ends_early_but_not_of_one_that_fails(status: str) -> None:
+    class Impatient:
+        @hookimpl
+        def playground_evaluation(self, run: Run, record: Mapping[str, float | None]) -> None:
+            if status == "stopped" and len(run.history) == 3:
+                raise KeyboardInterrupt
+
+    registry = registry_with(failing(5 if status == "failed" else 10**9, RuntimeError()), Impatient())
+    words = {**SMALL, "optimizer": "fails", "eval_every": 20, "lr": 1e10 if status == "diverged" else 0.1}
+    run = execute(Experiment.of(registry, words), registry, None, keep_parameters=True)
+    assert run.status == status
+    assert (run.parameters is None) == (status == "failed")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ({"epochs": 1, "steps": 1}, "give one of the two"),
+        ({"epochs": None, "steps": 0}, "steps must be a whole number, 1 or more, not 0"),
+        ({"evaluate": "all"}, "evaluate must be train or test, or both, not 'all'"),
+        ({"evaluate": "test"}, "data 'linear-regression' (plugin optim-playground/data"),
         ({"optimizer": "adagrda"}, "did you mean 'adagrad'?"),
         ({"optimizer": 3}, "optimizer must be an expression"),
         ({"optimizer": {"lr": 0.1}}, "optimizer must be an expression"),
