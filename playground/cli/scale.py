@@ -63,7 +63,7 @@ def scale(
     """Time a training on one and more devices.
 
     Every combination of a number of devices and a batch size is a run like any other, timed against the run on one
-    device; replicas on the CPU share the threads that this has. FILE is an experiment in TOML; an option beats the file.
+    device; replicas on the CPU share the threads that this has. FILE is an experiment in TOML; an option beats it.
     """
     layers = [read(file)] if file is not None else []
     counts = None if devices is None else _counts(devices)

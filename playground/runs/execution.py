@@ -224,7 +224,7 @@ def _afterthoughts(run: Run, parts: Parts) -> list[str]:
     accuracy = run.metrics.get("test_accuracy", run.metrics.get("train_accuracy"))
     if run.status == "done" and classes and accuracy is not None and accuracy <= NO_BETTER / classes:
         return [
-            f"an accuracy of {accuracy:.3f} is that of guessing one of {classes} classes: nothing has been learnt yet "
+            f"the accuracy is that of guessing one of {classes} classes: nothing has been learnt yet "
             "(a larger --lr or more --epochs may help)"
         ]
     return []

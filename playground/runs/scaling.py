@@ -225,8 +225,9 @@ class Scaling:
                 yield f"baseline of batches of {point.base}: {backend} on one device ({on}{threads}), a speed-up of 1"
         if self._shares_hardware:
             yield (
-                "CPU replicas share the machine's threads: with as many in all as the baseline, the most to expect is a "
-                "speed-up of 1, on k devices an efficiency of 1/k and a serial fraction of 1"
+                "CPU replicas share the machine's threads: with as many in all as the baseline, k of them are no more "
+                "hardware, and a speed-up of 1 (an efficiency of 1/k, a serial fraction of 1) is all to expect; more "
+                "comes of smaller parts"
             )
         for point in self.points:
             base = self.baseline(point)
@@ -258,8 +259,12 @@ class Scaling:
                 phase: mine * (point.share(phase) or 0.0) - its * (base.share(phase) or 0.0) for phase in point.phases
             }
             worst = sorted((phase for phase in lost if lost[phase] > 0), key=lambda phase: -lost[phase])[:2]
-            where = " and ".join(f"{lost[phase]:.3g} s more for {phase}" for phase in worst)
+            where = " and ".join(f"{_seconds(lost[phase])} more for {phase}" for phase in worst)
             yield (
                 f"{point.devices} devices with batches of {point.batch_size} are slower than one: an epoch takes "
-                f"{mine:.3g} s, not {its:.3g}{'; ' * bool(where)}{where}"
+                f"{_seconds(mine)}, not {_seconds(its)}{'; ' * bool(where)}{where}"
             )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"

@@ -51,7 +51,7 @@ class DataParallel(ReplicaBackend):
                 return plan
             note = (
                 "torch.nn.DataParallel does nothing without accelerators: this is its algorithm (scatter, replicate, "
-                f"parallel apply, gather) on {len(plan.devices)} CPU replicas"
+                "parallel apply, gather) on CPU replicas"
             )
             return replace(plan, notes=(*plan.notes, note))
         if len(set(names)) < len(names):

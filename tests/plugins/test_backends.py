@@ -18,6 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from playground_plugins.backends import playground_backends
+from playground_plugins.backends.data_parallel import DataParallel
 from playground_plugins.backends.manual import Manual, ring, star
 from playground_plugins.backends.single import Single
 from playground_plugins.data.airfoil import load

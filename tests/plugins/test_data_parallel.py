@@ -765,7 +765,7 @@ def test_on_several_cpu_replicas_it_notes_that_it_is_the_algorithm_alone(count: 
     assert plan.threads == max(1, 4 // count)
     (note,) = plan.notes
     assert note.startswith("torch.nn.DataParallel does nothing without accelerators: this is its algorithm")
-    assert note.endswith(f"on {count} CPU replicas")
+    assert note.endswith("on CPU replicas")
 
 
 def test_on_one_cpu_replica_there_is_nothing_to_note() -> None:
@@ -806,7 +806,7 @@ def test_with_accelerators_auto_is_all_of_them_and_nothing_is_noted(asked: Any, 
 def test_cpu_replicas_can_be_asked_for_where_there_are_accelerators() -> None:
     plan = DataParallel("cpu,cpu").plan(request())
     assert plan.devices == (CPU, CPU)
-    assert plan.notes[0].endswith("on 2 CPU replicas")
+    assert plan.notes[0].endswith("on CPU replicas")
 
 
 @pytest.mark.usefixtures("three_gpus")
@@ -1208,9 +1208,11 @@ def test_on_gpus_batch_norm_and_dropout_are_those_of_manual(model: str, names: l
 @pytest.mark.parametrize("names", TWO_AND_MORE)
 def test_on_gpus_each_sees_its_part_and_an_evaluation_counts_each_row_once(names: list[str]) -> None:
     seen: list[Any] = []
-    with assembled(experiment(backend=on(names), **words(7, model=made(convolution)))) as parts:
-        with parts.backend.watched(lambda *passage: seen.append(passage)):
-            take_steps(parts, 1)
-            evaluate(parts)
+    with (
+        assembled(experiment(backend=on(names), **words(7, model=made(convolution)))) as parts,
+        parts.backend.watched(lambda *passage: seen.append(passage)),
+    ):
+        take_steps(parts, 1)
+        evaluate(parts)
     parts_of = [(0, torch.device(names[0]), (4, 1, 6, 6), (4, 3)), (1, torch.device(names[1]), (3, 1, 6, 6), (3, 3))]
     assert sorted(seen, key=str) == sorted(parts_of * 2, key=str)

@@ -6,8 +6,10 @@ import typing
 import pytest
 import torch
 from playground_plugins.models import playground_models
+from playground_plugins.models.lenet import lenet
 from playground_plugins.models.linear import linear
 from playground_plugins.models.mlp import ACTIVATIONS, mlp
+from playground_plugins.models.resnet18 import resnet18
 from torch import nn
 
 from playground.components import resolve

@@ -204,7 +204,7 @@ def test_the_notes_say_which_phases_lost_the_time_of_slower_devices(point: Calla
     )
     slower = [text for text in made.notes if "slower" in text]
     assert slower == [
-        "2 devices with batches of 100 are slower than one: an epoch takes 2 s, not 1; "
+        "2 devices with batches of 100 are slower than one: an epoch takes 2 s, not 1 s; "
         "0.8 s more for communicate and 0.15 s more for update"
     ]
 
@@ -212,7 +212,7 @@ def test_the_notes_say_which_phases_lost_the_time_of_slower_devices(point: Calla
 def test_a_phase_that_one_device_does_not_have_is_among_those_that_lost_time(point: Callable[..., Point]) -> None:
     made = table(point(1, {"compute": 1.0}), point(2, {"compute": 1.0, "gossip": 0.5}))
     (slower,) = [text for text in made.notes if "slower" in text]
-    assert slower.endswith("an epoch takes 1.5 s, not 1; 0.5 s more for gossip")
+    assert slower.endswith("an epoch takes 1.5 s, not 1 s; 0.5 s more for gossip")
     assert made.rows[1]["time"]["gossip"] == pytest.approx(1 / 3)
 
 
