@@ -16,6 +16,9 @@ from typing import Any, ClassVar, cast
 Factory = str | Callable[..., Any]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SPLITS = ("train", "test")
+"""The parts of a data set."""
+
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -90,8 +93,8 @@ class Data(Component):
     origin: who made the data, where it is published, and its licence.
     path: where its file or folder is, as a `pathlib.Path`, or a callable or lazy reference that returns it, or returns
         None where it is not on this machine; it must not import torch. None: the data is made, not read.
-    fetch: a callable or lazy reference `() -> pathlib.Path` that brings the data to this machine and returns where it
-        is. None: there is nothing to fetch.
+    fetch: a callable or lazy reference `() -> pathlib.Path` that brings the data to this machine, or sees that they are
+        here and whole, and returns where. None: there is nothing to fetch.
     """
 
     kind: ClassVar[str] = "data"
@@ -106,8 +109,9 @@ class Data(Component):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fetch is not None:
-            _check_factory(f"data '{self.name}'", "fetch", self.fetch)
+        for name, reference in (("fetch", self.fetch), ("path", self.path)):
+            if reference is not None and not isinstance(reference, Path):
+                _check_factory(f"data '{self.name}'", name, reference)
         if not isinstance(self.settings, Mapping):
             raise TypeError(f"data '{self.name}': settings is a {type(self.settings).__name__}, not a mapping")
         if not isinstance(self.origin, str):
@@ -116,6 +120,9 @@ class Data(Component):
             if key in ("model", "optimizer", "evaluate"):
                 if not isinstance(value, str):
                     raise TypeError(f"data '{self.name}': {key} of its settings is a {type(value).__name__}, not a str")
+                if key == "evaluate" and not {one.strip() for one in value.split(",")} <= set(SPLITS):
+                    known = " or ".join(SPLITS)
+                    raise ValueError(f"data '{self.name}': evaluate of its settings is {value!r}, not {known}")
             elif key in self.SETTINGS and (type(value) is not int or value < 1):
                 raise ValueError(f"data '{self.name}': {key} of its settings is {value!r}, not a whole number from 1")
         if unknown := set(self.settings) - self.SETTINGS:

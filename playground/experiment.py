@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
-from playground.components import KINDS, Data
+from playground.components import KINDS, SPLITS, Data
 from playground.errors import RequestError, did_you_mean
 from playground.expressions import format_expression, parse, parse_value
 from playground.parameters import REQUIRED
@@ -25,8 +25,6 @@ SHORTCUTS = {"lr": "optimizer", "devices": "backend"}
 """Words that are a parameter of a component, since people ask for them most."""
 
 DTYPES = ("float32", "float64")
-
-SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True)

@@ -71,14 +71,14 @@ def path(application: Application, name: str) -> None:
 @common_options
 @click.pass_obj
 def fetch(application: Application, name: str) -> None:
-    """Bring the data set NAME to this machine, and print its path. Where it is here, nothing is downloaded."""
+    """Bring the data set NAME to this machine, and print its path. What is here already is not downloaded."""
     registration = application.registry.get("data", name)
     component = cast("Data", registration.component)
-    state, found = whereabouts(component)
     if component.fetch is None:
-        reason = f"it comes with its plugin, and lies at {found}" if found else state
-        raise RequestError(f"data '{registration.name}' has nothing to fetch: {reason}")
-    if found is None:
+        state, found = whereabouts(component)
+        if found is None:
+            raise RequestError(f"data '{registration.name}' has nothing to fetch: {state}")
+    else:
         with plugins_print_to_stderr(), registration.guard("cannot be fetched"):
             found = component.bring()
     click.echo(found)

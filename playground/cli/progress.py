@@ -31,20 +31,23 @@ class Quiet(Observer):
 
 
 class Lines(Quiet):
-    """A line an epoch, with its last record."""
+    """A line an epoch, with its last record, and one for the last record of all."""
 
     def __init__(self) -> None:
+        self._total = 0
         self._epochs = 0.0
-        self._epoch = 0
+        self._epoch = 0.0
 
     def start(self, run: Run, training: Training) -> None:
+        self._total = training.total
         self._epochs = training.total / training.parts.order.rows
 
     def record(self, run: Run, record: Record) -> None:
-        epoch = math.floor(record["epoch"] or 0.0)
+        ended = record["samples"] == self._total
+        epoch = self._epochs if ended else math.floor(record["epoch"] or 0.0)
         if epoch > self._epoch:
             self._epoch = epoch
-            note(f"epoch {epoch}/{round(self._epochs, 2):.15g}: {_figures(run)}")
+            note(f"epoch {round(epoch, 2):.15g}/{round(self._epochs, 2):.15g}: {_figures(run)}")
 
 
 class Bar(Quiet):

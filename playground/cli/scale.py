@@ -63,7 +63,7 @@ def scale(
     """Time a training on one and more devices.
 
     Every combination of a number of devices and a batch size is a run like any other, timed against the run on one
-    device; replicas on the CPU share the threads that this has. FILE is an experiment in TOML; an option beats it.
+    device; replicas on the CPU share the threads of that one. FILE is an experiment in TOML; an option beats it.
     """
     layers = [read(file)] if file is not None else []
     counts = None if devices is None else _counts(devices)
@@ -75,9 +75,10 @@ def scale(
         from playground.runs.scale import scale as run_all
 
         def observer(said: str) -> Observer:
-            # Where nobody reads stderr any more, the table is still wanted.
-            with contextlib.suppress(OSError):
-                note(said)
+            if progress != "none":
+                # Where nobody reads stderr any more, the table is still wanted.
+                with contextlib.suppress(OSError):
+                    note(said)
             return observer_for(progress)
 
         done = run_all(
@@ -86,7 +87,7 @@ def scale(
             batch_sizes or None,
             registry=registry,
             out=out,
-            mode="weak" if scaling == "weak" else "strong",
+            scaling="weak" if scaling == "weak" else "strong",
             scale_lr=scale_lr,
             warm_up=warm_up,
             repeats=repeats,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from playground.experiment import DTYPES, SPLITS
+from playground.components import SPLITS
+from playground.experiment import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,23 +48,18 @@ def experiment_options(*, but: tuple[str, ...] = ()) -> Callable[[F], F]:
     return add
 
 
-def out_option(command: F) -> F:
-    """`--out`."""
-    return click.option(
-        "--out",
-        type=click.Path(path_type=Path),
-        default="runs",
-        show_default=True,
-        help="Where to make the directory of a run.",
-    )(command)
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default="runs",
+    show_default=True,
+    help="Where to make the directory of a run.",
+)
 
-
-def progress_option(command: F) -> F:
-    """`--progress`."""
-    return click.option(
-        "--progress",
-        type=click.Choice(["auto", "bar", "lines", "none"]),
-        default="auto",
-        show_default=True,
-        help="How progress is shown on stderr: a bar, a line an epoch, or neither.",
-    )(command)
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(["auto", "bar", "lines", "none"]),
+    default="auto",
+    show_default=True,
+    help="How progress is shown on stderr: a bar, a line an epoch, or neither.",
+)

@@ -81,13 +81,13 @@ class StepResult(NamedTuple):
 
     loss: the loss before the update, summed over this process's rows, of shape (); it stays on its device, and over
         processes it is only summed (by `sum_over_ranks`) when somebody wants to know.
-    moved: bytes of gradients (or parameters) that went from one replica to another.
+    moved: bytes of gradients (or parameters) that went from one replica to another; None where nobody counts them.
     seconds: the clock's, by phase: `compute`, `communicate`, `update`, or others of the backend's own. On accelerators
         they are what handing the work over took, unless the backend waits for it.
     """
 
     loss: Tensor
-    moved: int = 0
+    moved: int | None = 0
     seconds: Mapping[str, float] = MappingProxyType({})
 
 

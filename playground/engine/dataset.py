@@ -55,7 +55,7 @@ class Dataset:
             if isinstance(rows, tuple) and rows[0].dtype == torch.uint8:
                 # Converted as they are they would be trained on from 0 to 255, where most learning rates diverge.
                 raise TypeError(
-                    f"{name} has inputs of uint8, unscaled; .float() / 255 makes numbers from 0 to 1 of them"
+                    f"{name} has inputs of uint8; make floats of them: pixels are scaled to 0 to 1 by .float() / 255"
                 )
             if count(rows) == 0:
                 raise ValueError(f"{name} has no rows")

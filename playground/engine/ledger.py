@@ -16,13 +16,14 @@ PHASES = ("feed", "compute", "communicate", "update")
 class Ledger:
     """What some steps of a training took.
 
-    steps: how many. samples: their rows. moved: bytes that went between replicas. seconds: the clock's, evaluation left
-    out. phases: the part of them that each phase took; of replicas that work at the same time the slowest counts.
+    steps: how many. samples: their rows. moved: bytes that went between replicas, None where nobody counts them.
+    seconds: the clock's, evaluation left out. phases: the part of them that each phase took; of replicas that work at
+    the same time the slowest counts.
     """
 
     steps: int = 0
     samples: int = 0
-    moved: int = 0
+    moved: int | None = 0
     seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
@@ -30,11 +31,11 @@ class Ledger:
         """A batch has been made."""
         self.phases["feed"] += seconds
 
-    def step(self, samples: int, moved: int, phases: Mapping[str, float]) -> None:
+    def step(self, samples: int, moved: int | None, phases: Mapping[str, float]) -> None:
         """A step has been taken."""
         self.steps += 1
         self.samples += samples
-        self.moved += moved
+        self.moved = None if moved is None or self.moved is None else self.moved + moved
         for phase, seconds in phases.items():
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
@@ -49,7 +50,7 @@ class Ledger:
 
     @property
     def bytes_per_step(self) -> float | None:
-        return self.moved / self.steps if self.steps else None
+        return self.moved / self.steps if self.steps and self.moved is not None else None
 
     @property
     def samples_per_sec(self) -> float | None:

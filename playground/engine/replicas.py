@@ -204,7 +204,7 @@ class ReplicaBackend(ParallelBackend):
             evaluations.append(self._gradient(shards, count, objective))
             self.team.update(lambda replica: self.replicas[replica].optimizer.step())
         updated = time.perf_counter()
-        moved = sum(evaluation.moved for evaluation in evaluations)
+        moved = sum(evaluation.moved or 0 for evaluation in evaluations)
         seconds = {
             phase: sum(evaluation.seconds[phase] for evaluation in evaluations) for phase in ("compute", "communicate")
         }

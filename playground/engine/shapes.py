@@ -82,17 +82,29 @@ class Shapes:
                 yield
             ended = True
         finally:
-            # An optimizer that evaluates again within its step sends the batch through again.
-            once = sorted(dict.fromkeys(passages), key=lambda passage: passage.replica)
+            inputs = [inputs.shape for shard in shards for inputs, _ in shard]
+            rows = sum(shape[0] for shape in inputs)
+            once = _first_round(passages, rows)
             heard = {passage.replica for passage in once}
             # A replica that was not heard of in a step that failed may be the one that failed.
             whole = ended and bool(once)
             idle = [replica for replica in range(len(parts.place.devices)) if whole and replica not in heard]
-            inputs = [inputs.shape for shard in shards for inputs, _ in shard]
-            rows = sum(shape[0] for shape in inputs)
             given = sum(passage.output[0] for passage in once if passage.output)
             output = (given, *once[-1].output[1:]) if whole else None
             self.batches.append(BatchShapes(step, tuple(once), tuple(idle), (rows, *inputs[0][1:]), output))
+
+
+def _first_round(passages: list[Passage], rows: int) -> list[Passage]:
+    """Without what was sent through again by an optimizer that evaluates more than once in a step.
+
+    Each evaluation sends the rows of the batch, and the same passages, through every replica.
+    """
+    rounds = max(1, sum(passage.input[0] for passage in passages if passage.input) // max(1, rows))
+    found: list[Passage] = []
+    for replica in sorted({passage.replica for passage in passages}):
+        own = [passage for passage in passages if passage.replica == replica]
+        found += own[: -(-len(own) // rounds)]
+    return found
 
 
 def _arrow(given: Shape, gave: Shape | None) -> str:

@@ -38,6 +38,16 @@ TICK = 0.1
 """Seconds between signs of life for a progress bar."""
 
 
+def rehearse(parts: Parts, steps: int, seconds: float) -> None:
+    """Take a number of steps that nobody looks at, no more of them than fit into some seconds."""
+    deadline = time.perf_counter() + seconds
+    order = parts.order.epoch(0)[:steps]
+    for rows, shards in zip(order, parts.feeds["train"](map(parts.backend.shard, order)), strict=True):
+        parts.backend.step(shards, rows.numel(), parts.objective)
+        if time.perf_counter() > deadline:
+            break
+
+
 class Training:
     """One training of assembled parts. What it has done so far can be read at any time.
 
@@ -75,7 +85,9 @@ class Training:
 
     @property
     def ledger(self) -> Ledger:
-        """Where the time went, from the end of the warm-up on."""
+        """Where the time went, from the end of the warm-up on; empty where that has not ended."""
+        if self.step <= self._warm_up > 0:
+            return Ledger()
         return replace(self._ledger, seconds=self.seconds - self._ledger_opened, phases=dict(self._ledger.phases))
 
     def records(self, tick: Callable[[int], None] = lambda samples: None) -> Generator[Record, None, None]:

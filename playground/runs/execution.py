@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 UNSCALED = 50.0
 """Inputs larger than this have hardly been scaled: pixels up to 255, say."""
 
-NO_BETTER = 1.2
-"""How many times the accuracy of a guess is still taken for one."""
+NO_BETTER = 3.0
+"""How many standard deviations of a guesser's accuracy above its mean are still taken for guessing."""
 
 
 def run(
@@ -220,12 +221,16 @@ def _largest_input(dataset: Dataset) -> float:
 
 def _afterthoughts(run: Run, parts: Parts) -> list[str]:
     """What the end of a run shows and is easily taken for a result."""
-    classes = parts.dataset.classes
-    accuracy = run.metrics.get("test_accuracy", run.metrics.get("train_accuracy"))
-    if run.status == "done" and classes and accuracy is not None and accuracy <= NO_BETTER / classes:
+    classes = parts.dataset.classes or 1
+    split = "test" if "test_accuracy" in run.metrics else "train"
+    accuracy = run.metrics.get(f"{split}_accuracy")
+    if run.status != "done" or classes == 1 or accuracy is None:
+        return []
+    chance = 1 / classes
+    if accuracy <= chance + NO_BETTER * math.sqrt(chance * (1 - chance) / parts.feeds[split].rows):
         return [
             f"the accuracy is that of guessing one of {classes} classes: nothing has been learnt yet "
-            "(a larger --lr or more --epochs may help)"
+            "(a larger --lr or a longer training may help)"
         ]
     return []
 

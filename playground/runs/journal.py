@@ -136,7 +136,12 @@ class Journal:
     def _notify(self, hook: str, **arguments: object) -> None:
         run = self._run
         view = replace(
-            run, history=self._shown, notes=list(run.notes), shapes=list(run.shapes), timed=copy.deepcopy(run.timed)
+            run,
+            history=self._shown,
+            notes=list(run.notes),
+            shapes=list(run.shapes),
+            timed=copy.deepcopy(run.timed),
+            parameters=copy.deepcopy(run.parameters),
         )
         self._registry.notify(hook, self.note, run=view, **arguments)
 

@@ -110,6 +110,7 @@ class Run:
             "devices": self.devices,
             "steps": self.steps,
             "samples": self.samples,
+            "timed_steps": self.timed.steps,
             "bytes_per_step": self.timed.bytes_per_step,
             "ms_per_step": self.timed.ms_per_step,
             "shapes": [batch.to_dict() for batch in self.shapes],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playground.engine.assembly import planned
+from playground.engine.assembly import assembled, planned
 from playground.engine.devices import available
+from playground.engine.training import rehearse
 from playground.errors import PlaygroundError, RequestError, brief
 from playground.experiment import Experiment
 from playground.registry import Registry
@@ -30,7 +32,7 @@ def scale(
     *,
     registry: Registry | None = None,
     out: Path | None = Path("runs"),
-    mode: Mode = "strong",
+    scaling: Mode = "strong",
     scale_lr: bool = False,
     warm_up: int | None = None,
     repeats: int = 1,
@@ -40,7 +42,7 @@ def scale(
 
     layers: the words of the experiment, as `Experiment.of` takes them. devices: numbers of devices; by default one up
         to all accelerators, or 1 and 2 replicas on the CPU. One device is added where it is missing, as the baseline.
-    batch_sizes: global; with weak scaling those of one device. mode: `strong` keeps the batch, `weak` lets it grow
+    batch_sizes: global; with weak scaling those of one device. scaling: `strong` keeps the batch, `weak` lets it grow
         with the devices. scale_lr: whether the learning rate grows in proportion to the batch, from the smallest.
     warm_up: steps of each run that are not timed; by default 5 where the words say a number of `steps` (which are then
         timed after them), else none. repeats: runs of each point, in rounds; figures are medians.
@@ -50,8 +52,9 @@ def scale(
     Ctrl-C what there is so far is returned, `stopped`; KeyboardInterrupt is raised where there is nothing yet.
     """
     registry = Registry() if registry is None else registry
-    made = _scaling(registry, layers, _counts(devices), batch_sizes, mode, scale_lr, warm_up, repeats)
+    made = _scaling(registry, layers, _counts(devices), batch_sizes, scaling, scale_lr, warm_up, repeats)
     todo = made.points * repeats
+    _warm(todo[0].experiment)
     for number, point in enumerate(todo, start=1):
         try:
             watching = None if observer is None else observer(f"{number} of {len(todo)}: {point}")
@@ -79,19 +82,26 @@ def scale(
     return made
 
 
+def _warm(experiment: Experiment) -> None:
+    """Let the process do once what only a first training costs: else the first row, a baseline, would pay for it."""
+    # What fails here fails in the run as well, and is reported there.
+    with contextlib.suppress(Exception), assembled(experiment) as parts:
+        rehearse(parts, steps=20, seconds=1.0)
+
+
 def _scaling(
     registry: Registry,
     layers: Sequence[Mapping[str, Any]],
     counts: list[int],
     batch_sizes: Sequence[int] | None,
-    mode: Mode,
+    scaling: Mode,
     scale_lr: bool,
     warm_up: int | None,
     repeats: int,
 ) -> Scaling:
     """The table before anything is run."""
-    if mode not in ("strong", "weak"):
-        raise RequestError(f"scaling is strong or weak, not {mode!r}")
+    if scaling not in ("strong", "weak"):
+        raise RequestError(f"scaling is strong or weak, not {scaling!r}")
     first = Experiment.of(registry, *layers)
     if warm_up is None:
         warm_up = WARM_UP if first.steps else 0
@@ -104,14 +114,14 @@ def _scaling(
     bases = [Experiment.of(registry, *layers, {"batch_size": one}).batch_size for one in asked]
     for base in dict.fromkeys(bases):
         for count in counts:
-            words: dict[str, Any] = {"devices": count, "batch_size": base * count if mode == "weak" else base}
+            words: dict[str, Any] = {"devices": count, "batch_size": base * count if scaling == "weak" else base}
             if first.steps is not None:
                 words["steps"] = first.steps + warm_up
             if scale_lr:
                 words["lr"] = _lr(first) * words["batch_size"] / min(bases)
             experiment = Experiment.of(registry, *layers, words)
             points.append(Point(count, base, experiment, planned(experiment), warm_up))
-    return Scaling(points, mode, scale_lr, warm_up, repeats)
+    return Scaling(points, scaling, scale_lr, warm_up, repeats)
 
 
 def _lr(experiment: Experiment) -> float:

@@ -78,13 +78,14 @@ class Point:
 
     @property
     def phases(self) -> list[str]:
-        return list(self.timed_runs[0].timed.ms_per_step) if self.timed_runs else []
+        """None on accelerators, where no phase is waited for and only the whole is known."""
+        known = self.timed_runs and all(device.type == "cpu" for device in self.plan.devices)
+        return list(self.timed_runs[0].timed.ms_per_step) if known else []
 
     @property
     def timed_runs(self) -> list[Run]:
         """The runs that came to their end and past the warm-up, a diverged one too: its steps took as long."""
-        ended = [run for run in self.ended_runs if run.steps > self.warm_up]
-        return [run for run in ended if run.timed.steps and run.timed.seconds > 0]
+        return [run for run in self.ended_runs if run.timed.steps and run.timed.seconds > 0]
 
     @property
     def ended_runs(self) -> list[Run]:
@@ -99,15 +100,15 @@ class Point:
 class Scaling:
     """A table of points against their baselines, of one device each.
 
-    mode: `strong` keeps the global batch, `weak` lets it grow with the devices. scaled_lr: whether the learning rate
+    scaling: `strong` keeps the global batch, `weak` lets it grow with the devices. scale_lr: whether the learning rate
     grows with the batch. warm_up: steps of each run that are not timed. repeats: runs of each point.
     directory: where the table is kept; None where it is not. remarks: what went wrong beside the runs.
     stopped: whether it was interrupted.
     """
 
     points: list[Point]
-    mode: Mode
-    scaled_lr: bool
+    scaling: Mode
+    scale_lr: bool
     warm_up: int
     repeats: int
     directory: Path | None = None
@@ -171,8 +172,8 @@ class Scaling:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "mode": self.mode,
-            "scaled_lr": self.scaled_lr,
+            "scaling": self.scaling,
+            "scale_lr": self.scale_lr,
             "warm_up": self.warm_up,
             "repeats": self.repeats,
             "stopped": self.stopped,
@@ -188,14 +189,14 @@ class Scaling:
         series: dict[str, list[tuple[int, float]]] = {}
         for point in self.points:
             if (speed_up := self.speed_up(point)) is not None:
-                name = f"batches of {point.base}" + " a device" * (self.mode == "weak")
+                name = f"batches of {point.base}" + " a device" * (self.scaling == "weak")
                 series.setdefault(name, []).append((point.devices, speed_up))
         ideals = {"ideal: each device as fast as the first": 1.0}
         if self._shares_hardware:
             ideals["ideal: all devices share the first one's threads"] = 0.0
         said = self.points[0].experiment
         title = " · ".join(str(said[kind]) for kind in ("model", "data", "optimizer")) + f" · {said.backend.name}"
-        return scaling(series, ideals, f"{title} · {self.mode} scaling")
+        return scaling(series, ideals, f"{title} · {self.scaling} scaling")
 
     def save(self, directory: Path) -> None:
         """Write the table as scale.json."""
@@ -214,7 +215,12 @@ class Scaling:
 
     @property
     def _shares_hardware(self) -> bool:
-        return any(len(set(point.plan.devices)) < len(point.plan.devices) for point in self.points)
+        """Whether devices are replicas on the CPU, with as many threads in all as the one of the baseline."""
+        several = [point for point in self.points if point.devices > 1]
+        return any(
+            {device.type for device in point.plan.devices} == {"cpu"} and point.threads == self.baseline(point).threads
+            for point in several
+        )
 
     def _terms(self) -> Iterator[str]:
         for point in self.points:
@@ -225,9 +231,9 @@ class Scaling:
                 yield f"baseline of batches of {point.base}: {backend} on one device ({on}{threads}), a speed-up of 1"
         if self._shares_hardware:
             yield (
-                "CPU replicas share the machine's threads: with as many in all as the baseline, k of them are no more "
-                "hardware, and a speed-up of 1 (an efficiency of 1/k, a serial fraction of 1) is all to expect; more "
-                "comes of smaller parts"
+                "CPU replicas share the machine's threads: where k of them have as many in all as the baseline, a "
+                "speed-up of 1 (an efficiency of 1/k, a serial fraction of 1) is all to expect; more comes of smaller "
+                "parts"
             )
         for point in self.points:
             base = self.baseline(point)
@@ -236,10 +242,15 @@ class Scaling:
                 and point.base == self.points[0].base
                 and point.threads != base.threads
             ):
-                yield f"{point.devices} devices have {point.threads} threads in all, the baseline has {base.threads}"
-        if self.mode == "weak":
+                yield (
+                    f"{point.devices} devices have {point.threads} threads in all, the baseline has {base.threads}; "
+                    "the same would be a fairer comparison"
+                )
+        if self.scaling == "weak":
             yield "weak scaling: the batch grows with the devices"
-        if self.scaled_lr:
+        if self.scale_lr and len({point.batch_size for point in self.points}) == 1:
+            yield "--scale-lr changes nothing: all batches are of one size"
+        elif self.scale_lr:
             least = min(self.points, key=lambda point: point.batch_size)
             yield f"--scale-lr: the learning rate grows with the batch, from {least.lr} at {least.batch_size} rows"
         elif self.points[0].lr is not None:
@@ -249,7 +260,8 @@ class Scaling:
         for point in self.points:
             if point.ended_runs and not point.timed_runs:
                 steps = max(run.steps for run in point.ended_runs)
-                yield f"{point}: nothing was timed, since its {steps} steps are all of the warm-up of {self.warm_up}"
+                ended = "diverged within" if point.status == "diverged" else "are all of"
+                yield f"{point}: nothing was timed, since its {steps} steps {ended} the warm-up of {self.warm_up}"
             speed_up = self.speed_up(point)
             if speed_up is None or speed_up >= 1 or point.devices == 1:
                 continue

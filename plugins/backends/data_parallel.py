@@ -86,7 +86,8 @@ class DataParallel(ReplicaBackend):
     def step(self, shards: Sequence[Shard], count: int, objective: Objective) -> StepResult:
         parallel = self._parallel
         if not isinstance(parallel, ParallelApply):
-            return super().step(shards, count, objective)
+            # What torch's sends about in its forward and backward pass, it does not tell.
+            return super().step(shards, count, objective)._replace(moved=None)
         parallel.moved, parallel.seconds = 0, 0.0
         result = super().step(shards, count, objective)
         seconds = dict(result.seconds)

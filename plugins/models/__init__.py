@@ -28,6 +28,6 @@ def playground_models() -> list[Model]:
         Model(
             "resnet18",
             "playground_plugins.models.resnet18:resnet18",
-            summary="A residual net for small images; widths=[8, 16, 32, 64] is one for a CPU",
+            summary="A residual net for small images; widths=[64,128,256,512] is ResNet-18, [8,16] one for a CPU",
         ),
     ]

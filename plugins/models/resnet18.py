@@ -41,12 +41,13 @@ def resnet18(
 
     Against that of He et al. 2016 (Deep residual learning for image recognition, arXiv 1512.03385) the stem is a
     convolution of 3 × 3 with stride 1, and there is no max-pool. Then come groups of two blocks; each group after the
-    first halves the height and width. A global average pool and a linear layer end it. Weights of convolutions and of
-    the linear layer are drawn from N(0, std²), biases are torch's own. Inputs have the shape (N, channels, height,
-    width).
+    first halves the height and width. A global average pool and a linear layer end it. The book's code has the first
+    four groups, 18 layers with weights, of the six that are the default here. Weights of convolutions and of the linear
+    layer are drawn from N(0, std²), biases are torch's own. Inputs have the shape (N, channels, height, width).
 
     Args:
-        widths: the channels of each group; the stem has the first group's. `[8, 16]` is a thin one for a CPU.
+        widths: the channels of each group; the stem has the first group's. `[64, 128, 256, 512]` is the net of the
+            book's code, `[8, 16]` a thin one for a CPU.
         batch_norm: whether convolutions are followed by batch normalisation. It works on the rows that a replica sees
             at once; so the numbers depend on how a batch is cut.
         std: the standard deviation of the initial weights, above 0.

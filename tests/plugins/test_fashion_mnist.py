@@ -416,3 +416,29 @@ def test_a_cache_that_cannot_be_written_to_does_not_matter_where_the_files_are_e
 
 def test_the_names_are_those_that_were_published():
     assert [file.name for file in FILES] == NAMES
+
+
+def test_fetching_mends_the_cache_and_names_what_is_wrong_elsewhere(places, fill, monkeypatch):
+    # What is not here cannot be downloaded; so a fetch that ends well has verified what is here.
+    fill(places["system"])
+    assert download.fetch() == places["system"]
+    label = next(places["system"].glob("t10k-labels*"))
+    label.write_bytes(label.read_bytes()[:100])
+    with pytest.raises(RequestError, match="t10k-labels"):
+        download.fetch()
+    fill(places["cache"])
+    assert download.fetch() == places["cache"]
+    label = next(places["cache"].glob("t10k-labels*"))
+    label.write_bytes(label.read_bytes()[:100])
+    with pytest.raises(RequestError):
+        download.fetch()
+    assert not label.exists()
+
+
+def test_a_folder_of_the_user_s_that_lacks_a_file_is_passed_over_with_a_warning(places, fill, caplog):
+    fill(places["data"])
+    fill(places["system"])
+    next(places["data"].glob("t10k-labels*")).unlink()
+    load(rows=10, test_rows=10)
+    (record,) = caplog.records
+    assert record.getMessage() == f"{places['data']} lacks t10k-labels-idx1-ubyte; it is passed over"

@@ -53,8 +53,17 @@ class MirrorError(Exception):
 
 
 def fetch() -> Path:
-    """Where the four files are. They are downloaded where they are nowhere on this machine. Raises RequestError."""
-    return locate() or download()
+    """Where the four files are, verified. They are downloaded where they are nowhere on this machine.
+
+    What is wrong with a file in the cache is mended. Raises RequestError where one elsewhere is wrong.
+    """
+    place = locate()
+    if place is None or place == cache():
+        return download()
+    for file in FILES:
+        if (path := file.within(place)) is not None:
+            file.read(path)
+    return place
 
 
 def download() -> Path:

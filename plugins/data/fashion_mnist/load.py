@@ -10,7 +10,19 @@ import torch
 from playground import Dataset, RequestError
 
 from .download import download, wanting
-from .files import CLASSES, TEST_IMAGES, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS, File, cache, expanded, missing, places
+from .files import (
+    CLASSES,
+    FILES,
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    File,
+    cache,
+    expanded,
+    missing,
+    places,
+)
 from .idx import header
 
 if TYPE_CHECKING:
@@ -30,7 +42,7 @@ def load(rows: int | None = None, test_rows: int | None = None, path: str | None
     Args:
         rows: how many of the 60000 training rows to use, from the first on; none is all.
         test_rows: how many of the 10000 test rows to use, from the first on; none is all.
-        path: the folder with the four files, gzipped or not; none is the first of the places above that has them.
+        path: the folder with the four files, gzipped or not; none is the first of the usual places that has them.
 
     Raises:
         RequestError: there are not so many rows, a file is wrong or cannot be read, or there is no way to get it.
@@ -42,7 +54,9 @@ def load(rows: int | None = None, test_rows: int | None = None, path: str | None
     if path is not None:
         return _read(_given(path), *wanted)
     for place in places():
-        if missing(place):
+        if lost := missing(place):
+            if len(lost) < len(FILES):
+                logging.getLogger("playground").warning(f"{place} lacks {', '.join(lost)}; it is passed over")
             continue
         try:
             return _read(place, *wanted)

@@ -34,9 +34,9 @@ def epochs_said(err: str) -> list[str]:
         (("--epochs", 5, "--eval-every", 10_000), ["epoch 5/5"]),
         (("--epochs", 1, "--eval-every", 1, "--batch-size", 1), ["epoch 1/1"]),
         # An epoch has six steps of ten rows.
-        (("--steps", 13, "--eval-every", 60), ["epoch 1/2.17", "epoch 2/2.17"]),
+        (("--steps", 13, "--eval-every", 60), ["epoch 1/2.17", "epoch 2/2.17", "epoch 2.17/2.17"]),
         (("--steps", 12, "--eval-every", 60), ["epoch 1/2", "epoch 2/2"]),
-        (("--steps", 3, "--eval-every", 10), []),
+        (("--steps", 3, "--eval-every", 10), ["epoch 0.5/0.5"]),
         # Every digit of a large number.
         (("--epochs", 12345, "--batch-size", 60, "--eval-every", 10**6), ["epoch 12345/12345"]),
     ],

@@ -217,3 +217,15 @@ def test_shapes_are_not_traced_unless_it_is_asked_for() -> None:
 def test_a_batch_that_is_more_than_there_are_rows_has_the_size_that_it_has() -> None:
     (batch,) = traced(data=data(numbers(6)), batch_size=64, epochs=3, backend=SINGLE).shapes
     assert batch.lines()[0] == "step 1, a batch of 6:"
+
+
+def test_micro_batches_of_one_shape_are_all_shown() -> None:
+    shapes = Shapes()
+    with assembled(experiment(backend="manual:devices=1", data=data(numbers(8)), batch_size=8)) as parts:
+        (((inputs, targets),),) = next(parts.feeds["train"]([parts.backend.shard(torch.arange(8))]))
+        shards = [[(inputs[:4], targets[:4]), (inputs[4:], targets[4:])]]
+        with shapes.watching(parts, 1, shards):
+            parts.backend.step(shards, 8, parts.objective)
+    (batch,) = shapes.batches
+    assert batch.passages == (Passage(0, "cpu", (4, 2), (4, 1)),) * 2
+    assert (batch.input, batch.output) == ((8, 2), (8, 1))

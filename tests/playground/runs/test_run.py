@@ -129,6 +129,7 @@ def test_the_json_object_of_a_run_has_what_its_summary_has_and_the_experiment(ru
         "devices": ["cpu", "cpu"],
         "steps": 300,
         "samples": 3000,
+        "timed_steps": 300,
         "bytes_per_step": 48.0,
         "ms_per_step": {
             "feed": pytest.approx(0.0078125 / 0.3),
