@@ -176,12 +176,20 @@ class Optimizer(Component):
     """An optimizer. Factory: `(params, **parameters) -> torch.optim.Optimizer`.
 
     closure: whether its `step` must be given a closure that evaluates loss and gradient again, as L-BFGS does.
+    reference: a callable or lazy reference to an optimizer whose numbers it gives, e.g. `"torch.optim:Adam"`; the
+        conformance kit compares the two on the parameters that both have. None: there is none.
     """
 
     kind: ClassVar[str] = "optimizer"
     leading: ClassVar[int] = 1
 
     closure: bool = field(default=False, kw_only=True)
+    reference: Factory | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference is not None:
+            _check_factory(f"optimizer '{self.name}'", "reference", self.reference)
 
 
 @dataclass(frozen=True)

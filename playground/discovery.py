@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from playground.errors import brief
@@ -23,6 +23,8 @@ class Plugin:
 
     name: the entry point's name. module: what it points to.
     status: `ok`, `broken`, `clashing` or `disabled`; where it is not ok, `reason` says why and `mend` what to do.
+    seconds: what importing it and asking for its components took; None where it was not imported.
+    remarks: what its users suffer from though it works: that it is slow to import, or prints.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Plugin:
     status: Status = "ok"
     reason: str = ""
     mend: str = ""
+    seconds: float | None = None
+    remarks: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, entry_point: EntryPoint) -> Plugin:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from playground.discovery import Plugin
+
+SLOW = 0.5
+"""Seconds of importing that everybody who calls the tool notices."""
 
 HOOKS = {kind: f"playground_{kind}" if kind == "data" else f"playground_{kind}s" for kind in KINDS}
 
@@ -38,14 +42,13 @@ class Loader:
         """The components that the plugin provides; none, and the plugin marked as broken, where it cannot be used."""
         mend = f"its author must change it; until then: --no-plugin {plugin.name}"
         try:
-            # What a plugin prints while it is imported must not end up in the middle of somebody's JSON.
-            with contextlib.redirect_stdout(sys.stderr):
+            with self._observed(plugin):
                 try:
                     implementation = entry_point.load()
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
-                    mend = f"repair or reinstall it, or remove it: pip uninstall {plugin.distribution}"
+                    mend = f"repair or reinstall it, or remove it: playground uninstall {plugin.distribution}"
                     raise _UnusableError(f"import failed: {brief(error)}") from error
                 return self._register(implementation, plugin)
         except _UnusableError as error:
@@ -61,6 +64,25 @@ class Loader:
                 raise
             except BaseException as error:
                 report(f"plugin {plugin.qualified} failed in {hook}: {brief(error)}")
+
+    @contextlib.contextmanager
+    def _observed(self, plugin: Plugin) -> Iterator[None]:
+        """While it is open, look at what importing the plugin costs, and keep what it prints out of results."""
+        light = "torch" not in sys.modules
+        # What a plugin prints while it is imported must not end up in the middle of somebody's JSON.
+        printed = _Overheard()
+        started = time.perf_counter()
+        try:
+            with contextlib.redirect_stdout(printed):
+                yield
+        finally:
+            plugin.seconds = time.perf_counter() - started
+            if plugin.seconds > SLOW:
+                plugin.remarks.append(f"takes {plugin.seconds:.1f} s to import")
+            if light and "torch" in sys.modules:
+                plugin.remarks.append("imports torch to be listed; a reference 'module:attribute' would spare that")
+            if printed.anything:
+                plugin.remarks.append("prints while it is imported")
 
     def _register(self, implementation: object, plugin: Plugin) -> list[Component]:
         for other, loaded in self._loaded:
@@ -114,6 +136,19 @@ class Loader:
             for one in getattr(self._manager.hook, hook).get_hookimpls()
             if one.plugin is implementation
         ]
+
+
+class _Overheard:
+    """Stands for stdout: hands all on to stderr, and remembers whether anything was written."""
+
+    anything = False
+
+    def write(self, text: str) -> int:
+        self.anything = self.anything or bool(text)
+        return sys.stderr.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 class _UnusableError(Exception):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from playground import config
 from playground.components import KINDS, Component, resolve
 from playground.discovery import Plugin, discover
 from playground.errors import ComponentError, PlaygroundError, RequestError, brief, did_you_mean
@@ -103,9 +104,9 @@ class Registry:
         """Find and load the plugins.
 
         disable: names of plugins (entry point, module or distribution) that are not even imported; those that the
-            environment variable PLAYGROUND_DISABLE_PLUGINS lists are added.
+            environment variable PLAYGROUND_DISABLE_PLUGINS and the user's config file list are added.
         entry_points: the entry points to load; by default those that the installed distributions declare.
-        Raises RequestError where `disable` names no plugin.
+        Raises RequestError where `disable` names no plugin, or the config file is not right.
         """
         entry_points, unreadable = discover() if entry_points is None else (entry_points, [])
         found = [(entry, Plugin.of(entry)) for entry in sorted(entry_points, key=lambda one: (one.name, one.value))]
@@ -114,8 +115,9 @@ class Registry:
         self._loader = Loader()
         provided: list[tuple[Component, Plugin]] = []
         for entry_point, plugin in found:
-            if any(plugin.answers_to(name) for name in disabled):
-                plugin.mark("disabled", "disabled by request", f"leave it out of --no-plugin and of ${DISABLE}")
+            by = next((by for name, by in disabled if plugin.answers_to(name)), None)
+            if by is not None:
+                plugin.mark("disabled", f"disabled by {by}", "take it out of there to use it")
             else:
                 provided += [(component, plugin) for component in self._loader.load(entry_point, plugin)]
         self.components = sorted(
@@ -123,6 +125,19 @@ class Registry:
             key=lambda one: (list(KINDS).index(one.kind), one.component.name, one.plugin.qualified),
         )
         self._mark_clashes()
+
+    def named(self, name: str) -> list[Plugin]:
+        """The plugins that an entry point, module or distribution means. Raises RequestError where it means none."""
+        found = [plugin for plugin in self.plugins if plugin.answers_to(name)]
+        if not found:
+            names = [plugin.name for plugin in self.plugins]
+            hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+            raise RequestError(f"there is no plugin '{name}'{hint}")
+        return found
+
+    def provided_by(self, plugin: Plugin) -> list[Registration]:
+        """The components of a plugin, by kind and name."""
+        return [one for one in self.components if one.plugin is plugin]
 
     def of_kind(self, kind: str) -> list[Registration]:
         """The components of a kind, by name."""
@@ -170,14 +185,17 @@ class Registry:
         """Call a hook of the run's life on every plugin; what one raises goes to `report`, and the rest are called."""
         self._loader.notify(hook, report, arguments)
 
-    def _disabled(self, asked: list[str]) -> list[str]:
+    def _disabled(self, asked: list[str]) -> list[tuple[str, str]]:
+        """The names of plugins that are not to be imported, each with who says so."""
         for name in asked:
-            if not any(plugin.answers_to(name) for plugin in self.plugins):
-                names = [plugin.name for plugin in self.plugins]
-                hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
-                raise RequestError(f"no plugin '{name}' to disable{hint}")
-        # The environment outlives a plugin that was uninstalled, so a name there that fits nothing is not an error.
-        return asked + [name.strip() for name in os.environ.get(DISABLE, "").split(",") if name.strip()]
+            self.named(name)
+        # The environment and the file outlive a plugin that was uninstalled, so a name there may fit nothing.
+        around = [name.strip() for name in os.environ.get(DISABLE, "").split(",") if name.strip()]
+        return [
+            *((name, "request (--no-plugin)") for name in asked),
+            *((name, f"${DISABLE}") for name in around),
+            *((name, str(config.path())) for name in config.disabled()),
+        ]
 
     def _mark_clashes(self) -> None:
         for plugin in self.plugins:

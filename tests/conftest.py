@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # One thread for torch in every process: two workers share two cores, and numbers must not depend on the machine.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Not the config file of whoever runs the tests.
+os.environ["PLAYGROUND_CONFIG"] = os.devnull
+os.environ.pop("PLAYGROUND_DISABLE_PLUGINS", None)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,12 @@ import click
 
 from playground import __version__
 from playground.cli.application import Application, common_options
+from playground.cli.check import check
 from playground.cli.data import data
+from playground.cli.install import install, uninstall
 from playground.cli.list import list_
-from playground.cli.output import note
+from playground.cli.output import keep_stdout_for_results, note
+from playground.cli.plugins import plugins
 from playground.cli.run import run
 from playground.cli.scale import scale
 from playground.cli.show import show
@@ -40,7 +43,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (run, scale, list_, show, data):
+for command in (run, scale, list_, show, data, plugins, install, uninstall, check):
     cli.add_command(command)
 
 
@@ -51,23 +54,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if getattr(sys, name) is None:
             # Closed by whoever started us; what is written to nobody must not be an error.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+    keep_stdout_for_results()
+    sys.exit(_code(arguments, application) or DONE)
+
+
+def _code(arguments: Sequence[str] | None, application: Application) -> int | None:
     try:
-        code = cli.main(arguments, "playground", standalone_mode=False, obj=application)
+        code: int | None = cli.main(arguments, "playground", standalone_mode=False, obj=application)
         sys.stdout.flush()
+        return code
     except click.ClickException as error:
-        code = _complain(error, application, error.format_message(), WRONG_REQUEST)
+        return _complain(error, application, error.format_message(), WRONG_REQUEST)
     except PlaygroundError as error:
-        code = _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
+        return _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
-        code = _complain(error, application, "interrupted", INTERRUPTED)
+        return _complain(error, application, "interrupted", INTERRUPTED)
     except BrokenPipeError:
         # Whoever read the output has gone; what Python still holds back would complain once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = FAILED
+        return FAILED
     except Exception as error:
         message = f"{brief(error)} (a fault of playground's own; --debug shows where)"
-        code = _complain(error, application, message, FAILED)
-    sys.exit(code or DONE)
+        return _complain(error, application, message, FAILED)
 
 
 def _complain(error: BaseException, application: Application, message: str, code: int) -> int:

@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 # From the bottom to the top. Within a floor modules may import each other, but not in a circle.
 FLOORS: list[set[str]] = [
-    {"errors", "expressions", "parameters", "components", "hookspecs", "discovery", "loader"},
+    {"errors", "expressions", "parameters", "components", "hookspecs", "discovery", "loader", "config"},
     {"registry"},
-    {"experiment"},
+    {"experiment", "distributions"},
     {"engine"},
     {"runs", "figures", "conformance"},
     {"cli"},

@@ -283,7 +283,7 @@ def test_a_broken_plugin_becomes_a_row_with_its_reason_and_its_mend(provide: Pro
     if imported:
         assert lame.mend == "its author must change it; until then: --no-plugin b"
     else:
-        assert lame.mend == "repair or reinstall it, or remove it: pip uninstall lame"
+        assert lame.mend == "repair or reinstall it, or remove it: playground uninstall lame"
 
     listed = call("list", "--json")
     assert listed.code == 0
@@ -570,7 +570,7 @@ def test_a_disabled_plugin_is_not_even_imported(
         "cats": {
             "kind": "plugin",
             "name": "cats",
-            "summary": "disabled by request; leave it out of --no-plugin and of $PLAYGROUND_DISABLE_PLUGINS",
+            "summary": "disabled by $PLAYGROUND_DISABLE_PLUGINS; take it out of there to use it",
             "plugin": "cats",
             "distribution": "big-cats",
             "version": "1.2.3",

@@ -98,7 +98,7 @@ def test_a_broken_plugin_is_a_row_with_its_reason_and_everything_else_is_listed(
     assert (row["status"], row["plugin"], row["name"]) == ("broken", "unlucky", "unlucky")
     assert (row["distribution"], row["version"]) == ("optim-broken", "1.2.3")
     assert "RuntimeError: no such luck" in row["summary"]
-    assert "pip uninstall optim-broken" in row["summary"]
+    assert "playground uninstall optim-broken" in row["summary"]
 
 
 def test_the_table_shows_a_broken_plugin_with_its_reason_and_its_mend(
@@ -107,7 +107,7 @@ def test_the_table_shows_a_broken_plugin_with_its_reason_and_its_mend(
     done = cli("list", env=install_plugin("optim-broken", BROKEN, "unlucky"))
     assert done.code == 0
     (line,) = [line for line in (done.out + done.err).splitlines() if "unlucky" in line]
-    for word in ("optim-broken", "1.2.3", "broken", "RuntimeError: no such luck", "pip uninstall optim-broken"):
+    for word in ("optim-broken", "1.2.3", "broken", "RuntimeError: no such luck", "playground uninstall optim-broken"):
         assert word in line
     assert "adagrad" in done.out
     assert "Traceback" not in done.err

@@ -1,0 +1,408 @@
+"""What a parallel backend promises: float64 against one device, whatever the replicas, the shards and the optimizer."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from playground.components import Optimizer
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.problems import (
+    BATCH,
+    ROWS,
+    TOLERANCE,
+    Trained,
+    choose,
+    classes,
+    curve,
+    dropping,
+    experiment,
+    feed,
+    furthest,
+    matrix,
+    measure,
+    normalising,
+    on,
+    reference,
+    train,
+)
+from playground.engine.assembly import assembled, planned
+from playground.engine.objective import Objective
+from playground.engine.training import Training
+from playground.errors import RequestError, brief
+from playground.experiment import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playground.engine.batches import Shard
+
+CHECKS = Checks()
+
+COUNTS = (1, 2, 3)
+
+SIZES = {"that divide": (18, 6), "that do not divide": (ROWS, BATCH), "smaller than the replicas": (5, 2)}
+"""Rows and batch sizes."""
+
+
+def backends(subject: Subject, *counts: int) -> Iterator[tuple[int, Choice]]:
+    """The backend on each number of replicas that it takes. Raises NotApplicableError where it takes none of them."""
+    refusals, taken = [], 0
+    for count in counts:
+        backend = on(subject.choice, count)
+        try:
+            plan = planned(experiment(backend=backend))
+        except RequestError as error:
+            refusals.append(brief(error, 200))
+            continue
+        if len(plan.devices) == count:
+            taken += 1
+            yield count, backend
+    if not taken:
+        many = " or ".join(map(str, counts))
+        raise NotApplicableError(f"it does not run on {many} replicas{': ' if refusals else ''}{''.join(refusals[:1])}")
+
+
+def exact(subject: Subject) -> None:
+    if not subject.choice.registration.has("exact"):
+        raise NotApplicableError("it says that it is not exact")
+
+
+def inexact(subject: Subject) -> None:
+    if subject.choice.registration.has("exact"):
+        raise NotApplicableError("it says that it is exact")
+
+
+def same(found: Trained, expected: Trained, what: str) -> None:
+    """Raise ConformanceError where parameters, buffers or losses are not those that are expected."""
+    require(found.model.keys() == expected.model.keys(), f"{what}: its state has {', '.join(found.model)}")
+    far, name = furthest(found.model, expected.model)
+    require(far <= TOLERANCE, f"{what}: {name} differs by {far:.3g} after {len(found.losses)} steps")
+    far = max(abs(one - other) for one, other in zip(found.losses, expected.losses, strict=True))
+    require(far <= TOLERANCE * ROWS, f"{what}: the losses are {curve(found.losses)}, not {curve(expected.losses)}")
+
+
+@CHECKS.add
+def equals_one_device(subject: Subject) -> str:
+    """On 1, 2 and 3 replicas, with batches that divide, that do not, and that are smaller than the replicas, five steps
+    give the parameters and losses of one device."""
+    exact(subject)
+    taken = []
+    for count, backend in backends(subject, *COUNTS):
+        for what, (rows, size) in SIZES.items():
+            words: dict[str, Any] = {"rows": rows, "batch_size": size}
+            found = train(experiment(backend=backend, **words))
+            same(found, train(experiment(backend=reference(), **words)), f"{count} replicas, batches of {size} {what}")
+        taken.append(str(count))
+    return f"on {', '.join(taken)} replicas, to {TOLERANCE:g}"
+
+
+@CHECKS.add
+def equals_one_device_with_every_optimizer(subject: Subject) -> str:
+    """On as many replicas as it takes, every optimizer that is installed gives one device's numbers."""
+    exact(subject)
+    equal = []
+    for count, backend in list(backends(subject, *COUNTS))[-1:]:
+        for registration in subject.registry.of_kind("optimizer"):
+            optimizer = Choice.of(registration, {})
+            # What evaluates again within a step magnifies rounding, the more the less convex the problem is.
+            closure = registration.has("closure")
+            words: dict[str, Any] = {"optimizer": optimizer, "model": matrix}
+            words |= {"batch_size": ROWS, "steps": 1} if closure else {}
+            try:
+                expected = train(experiment(backend=reference(), **words))
+            except RequestError:
+                # It is broken by itself, or takes no matrix; that is its own report's business.
+                continue
+            same(train(experiment(backend=backend, **words)), expected, f"{registration.name} on {count} replicas")
+            equal.append(registration.name)
+    return ", ".join(equal)
+
+
+@CHECKS.add
+def is_bit_equal_from_run_to_run(subject: Subject) -> None:
+    """The same steps give the same bits again."""
+    for count, backend in backends(subject, *COUNTS):
+        one, other = (train(experiment(backend=backend)) for _ in range(2))
+        far, name = furthest(one.model, other.model)
+        require(far == 0, f"on {count} replicas {name} differs by {far:.3g} from run to run")
+        require(one.losses == other.losses, f"on {count} replicas the losses differ from run to run")
+
+
+@CHECKS.add
+def replicas_are_equal_after_each_step(subject: Subject) -> str:
+    """After each step the fingerprints of all replicas are one."""
+    exact(subject)
+    for count, backend in backends(subject, *COUNTS):
+        for step, prints in enumerate(train(experiment(backend=backend)).prints, start=1):
+            require(bool(prints), "it gives no fingerprints")
+            said = f"after step {step} on {count} replicas the fingerprints are {', '.join(prints)}"
+            require(len(set(prints)) == 1, said)
+    return f"{len(prints)} fingerprints on {count} replicas"
+
+
+@CHECKS.add
+def its_loss_curve_is_that_of_one_device(subject: Subject) -> None:
+    """The losses that a run records, evaluations in between, are those of one device."""
+    exact(subject)
+
+    def recorded(backend: Choice) -> list[float]:
+        asked = experiment(backend=backend, steps=8)
+        with assembled(asked) as parts:
+            return [float(record["train_loss"] or 0.0) for record in Training(parts, asked).records()]
+
+    expected = recorded(reference())
+    for count, backend in backends(subject, *COUNTS):
+        found = recorded(backend)
+        far = max(abs(one - other) for one, other in zip(found, expected, strict=True))
+        require(far <= TOLERANCE, f"on {count} replicas the curve is {curve(found)}, not {curve(expected)}")
+
+
+@CHECKS.add
+def its_state_has_the_model_s_names(subject: Subject) -> None:
+    """The state is whole, on the CPU, and under the names that the model itself has (no `module.`)."""
+    for count, backend in backends(subject, *COUNTS):
+        state = train(experiment(backend=backend, model=normalising, rows=24, batch_size=12)).state
+        wanted = normalising((3,), 2).state_dict()
+        names = ", ".join(map(str, state["model"]))
+        require(list(state["model"]) == list(wanted), f"on {count} replicas its state has {names}")
+        for name, value in state["model"].items():
+            shape = tuple(value.shape)
+            require(shape == tuple(wanted[name].shape), f"on {count} replicas {name} has the shape {shape}")
+            require(value.device.type == "cpu", f"on {count} replicas {name} is on {value.device}")
+
+
+@CHECKS.add
+def goes_on_from_any_backend_s_state(subject: Subject) -> str:
+    """Three steps on one backend and two on another are five on one device: from its own state, from that of every
+    exact backend, and theirs from its own."""
+    exact(subject)
+    expected = train(experiment(backend=reference()))
+    partners = {"one device": reference(), "the kit's two replicas": reference(2)}
+    for registration in subject.registry.of_kind("backend"):
+        if registration.has("exact") and registration.component.name != subject.choice.registration.component.name:
+            partners[registration.name] = Choice.of(registration, {})
+    for count, backend in backends(subject, *COUNTS):
+        _go_on(backend, backend, expected, f"on {count} replicas, from its own state")
+        for name, partner in partners.items():
+            _go_on(partner, backend, expected, f"on {count} replicas, from the state of {name}")
+            _go_on(backend, partner, expected, f"{name}, from its state on {count} replicas")
+    return ", ".join(partners)
+
+
+def _go_on(first: Choice, second: Choice, expected: Trained, what: str) -> None:
+    state = train(experiment(backend=first, steps=3)).state
+    found = train(experiment(backend=second), 3, state)
+    far, name = furthest(found.model, expected.model)
+    require(far <= TOLERANCE, f"{what}: {name} differs by {far:.3g} from what five steps on one device give")
+
+
+@CHECKS.add
+def micro_batches_add_up_to_a_batch(subject: Subject) -> None:
+    """A shard that comes in two pieces gives the step that it gives whole."""
+    exact(subject)
+    expected = train(experiment(backend=reference()))
+    for count, backend in backends(subject, *COUNTS):
+        asked = experiment(backend=backend)
+        with assembled(asked) as parts:
+            for shards, rows in feed(parts, 0, asked.steps or 0):
+                parts.backend.step([_halves(shard) for shard in shards], rows, parts.objective)
+            far, name = furthest(parts.backend.state_dict()["model"], expected.model)
+        require(far <= TOLERANCE, f"on {count} replicas {name} differs by {far:.3g} where shards come in two pieces")
+
+
+def _halves(shard: Shard) -> Shard:
+    return [
+        piece
+        for inputs, targets in shard
+        for piece in zip(inputs.tensor_split(2), targets.tensor_split(2), strict=True)
+    ]
+
+
+@CHECKS.add
+def dropout_and_batch_statistics_are_those_of_replicas(subject: Subject) -> str:
+    """With dropout and with batch normalisation the numbers are those of as many replicas that add up their gradients,
+    or those of one device."""
+    exact(subject)
+    like = set()
+    for count, backend in backends(subject, *COUNTS):
+        for what, model in (("dropout", dropping), ("batch normalisation", normalising)):
+            # Every cut into as many parts gives equal ones.
+            words: dict[str, Any] = {"model": model, "rows": 24, "batch_size": 12}
+            found = train(experiment(backend=backend, **words))
+            fars = {}
+            for name, other in (("replicas", reference(count)), ("one device", reference())):
+                fars[name] = furthest(found.model, train(experiment(backend=other, **words)).model)
+            near = min(fars, key=lambda name: fars[name])
+            far, where = fars[near]
+            require(far <= TOLERANCE, f"with {what} on {count} replicas {where} differs by {far:.3g} from {near}")
+            like.add(near)
+    return f"those of {' or '.join(sorted(like, reverse=True))}"
+
+
+@CHECKS.add
+def an_evaluation_sees_each_row_once(subject: Subject) -> None:
+    """The sums of an evaluation count every row once, 22 rows on 3 replicas as 22."""
+    for count, backend in backends(subject, *COUNTS):
+        with assembled(experiment(backend=backend, data=classes)) as parts:
+            counted = Counting(parts.objective)
+            sums: dict[str, float] = {}
+            for shards in parts.feeds["train"](map(parts.backend.shard, torch.arange(ROWS).split(BATCH))):
+                for name, value in parts.backend.evaluate(shards, counted).items():
+                    sums[name] = sums.get(name, 0.0) + float(value)
+        require("loss" in sums, "its evaluation gives no 'loss'")
+        require(sums.get("rows") == ROWS, f"on {count} replicas {ROWS} rows are counted as {sums.get('rows', 0.0):g}")
+        with assembled(experiment(backend=reference(), data=classes)) as parts:
+            expected = measure(parts)
+        far = abs(sums["loss"] - expected["loss"])
+        said = f"the summed loss is {sums['loss']:.12g}, not {expected['loss']:.12g}"
+        require(far <= TOLERANCE * ROWS, f"on {count} replicas {said}")
+
+
+class Counting(Objective):
+    """An objective that counts the rows that it is asked about."""
+
+    def __init__(self, real: Objective) -> None:
+        self._real = real
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._real.loss(outputs, targets)
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return {**self._real.metrics(outputs, targets), "rows": torch.tensor(len(outputs), device=outputs.device)}
+
+
+@CHECKS.add
+def an_evaluation_changes_nothing(subject: Subject) -> None:
+    """Evaluations between the steps change no parameter, no buffer, no mode and no random number."""
+
+    def trained(backend: Choice, evaluate: bool) -> dict[str, Tensor]:
+        asked = experiment(backend=backend, model=everything, rows=24, batch_size=12)
+        with assembled(asked) as parts:
+            for shards, rows in feed(parts, 0, asked.steps or 0):
+                if evaluate:
+                    measure(parts)
+                parts.backend.step(shards, rows, parts.objective)
+            state: dict[str, Tensor] = parts.backend.state_dict()["model"]
+            return state
+
+    for count, backend in backends(subject, *COUNTS):
+        far, name = furthest(trained(backend, True), trained(backend, False))
+        require(far == 0, f"on {count} replicas evaluations change {name} by {far:.3g}")
+
+
+def everything(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs[0], 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, outputs))
+
+
+class Fragile(nn.Module):
+    """A linear layer that fails on the rows of the third batch, wherever they are."""
+
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(inputs[0], outputs)
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            self.passes += 1
+            if self.passes >= 3:
+                raise ArithmeticError("the third pass fails")
+        return self.output(inputs)  # type: ignore[no-any-return]
+
+
+@CHECKS.add
+def a_failure_inside_a_step_surfaces(subject: Subject) -> None:
+    """What a replica raises ends the step with an error that says it, and no thread is left once it is closed."""
+    for count, backend in backends(subject, *COUNTS):
+        before = set(threading.enumerate())
+        try:
+            train(experiment(backend=backend, model=Fragile))
+        except Exception as error:
+            causes, one = [], error
+            while one is not None and len(causes) < 10:
+                causes.append(str(one))
+                one = one.__cause__ or one.__context__  # type: ignore[assignment]
+            said = any("the third pass fails" in cause for cause in causes)
+            require(said, f"on {count} replicas the cause is lost: {brief(error)}")
+        else:
+            raise ConformanceError(f"on {count} replicas a failure of the model passes unseen")
+        left = [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
+        require(not left, f"on {count} replicas threads are left: {', '.join(left)}")
+
+
+@CHECKS.add
+def converges(subject: Subject) -> str:
+    """A backend that is not exact lowers the loss of a convex problem to a twentieth of the way to its optimum."""
+    inexact(subject)
+    said = []
+    for count, backend in backends(subject, *COUNTS):
+        first, last = _curve(backend)
+        _, best = _curve(reference())
+        share = (last - best) / (first - best)
+        said_so = f"the loss goes from {first:.4g} to {last:.4g}; one device's to {best:.4g}"
+        require(share < 0.05, f"on {count} replicas {said_so}")
+        said.append(f"{count}: {first:.3g} to {last:.3g}")
+    return "; ".join(said)
+
+
+def _curve(backend: Choice) -> tuple[float, float]:
+    asked = experiment(backend=backend, model=matrix, steps=200, batch_size=ROWS)
+    with assembled(asked) as parts:
+        records = [float(record["train_loss"] or 0.0) for record in Training(parts, asked).records()]
+    return records[0], records[-1]
+
+
+@CHECKS.add
+def equals_one_device_on_one_replica(subject: Subject) -> None:
+    """A backend that is not exact still is on a single replica, where there is nobody to differ from."""
+    inexact(subject)
+    for _, backend in backends(subject, 1):
+        same(train(experiment(backend=backend)), train(experiment(backend=reference())), "on one replica")
+
+
+@CHECKS.add
+def replicas_agree_when_they_take_a_state(subject: Subject) -> None:
+    """Whatever they had before, replicas that load a state are equal."""
+    for count, backend in backends(subject, *COUNTS):
+        with assembled(experiment(backend=backend)) as parts:
+            for shards, rows in feed(parts, 0, 3):
+                parts.backend.step(shards, rows, parts.objective)
+            parts.backend.load_state_dict(parts.backend.state_dict())
+            prints = parts.backend.fingerprint()
+        require(len(set(prints)) == 1, f"on {count} replicas the fingerprints are {', '.join(prints)}")
+
+
+@CHECKS.add
+def replicas_come_to_agree(subject: Subject) -> str:
+    """A backend that is not exact brings its replicas together: at a learning rate of 0, 200 steps leave at most a
+    thousandth of their differences."""
+    inexact(subject)
+    said = []
+    for count, backend in backends(subject, 2, 3):
+        with assembled(experiment(backend=backend, optimizer=choose(_STILL))) as parts:
+            replicas = getattr(parts.backend, "replicas", None)
+            if not replicas:
+                raise NotApplicableError("its replicas cannot be looked at")
+            for shards, rows in feed(parts, 0, 3):
+                parts.backend.step(shards, rows, parts.objective)
+            before = _spread(replicas)
+            parts.backend.scale_lr(0.0)
+            for shards, rows in feed(parts, 0, 200):
+                parts.backend.step(shards, rows, parts.objective)
+            after = _spread(replicas)
+        require(after <= 1e-3 * before, f"on {count} replicas differences go from {before:.3g} to {after:.3g}")
+        said.append(f"{count}: {before:.2g} to {after:.2g}")
+    return "; ".join(said)
+
+
+_STILL = Optimizer("still", "torch.optim:SGD", defaults={"lr": 0.05})
+
+
+def _spread(replicas: Any) -> float:
+    """The largest difference of a parameter between the first replica and another."""
+    first, *others = ([one.detach() for one in replica.model.parameters()] for replica in replicas)
+    return max(float((a - b).abs().max()) for other in others for a, b in zip(first, other, strict=True))

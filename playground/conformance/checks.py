@@ -1,0 +1,81 @@
+"""A check, what it looks at, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from playground.errors import brief
+
+if TYPE_CHECKING:
+    from playground.experiment import Choice
+    from playground.registry import Registry
+
+Verdict = Literal["pass", "fail", "n/a"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: a component with the parameters that were asked for. registry: what else is installed."""
+
+    choice: Choice
+    registry: Registry
+
+
+class ConformanceError(AssertionError):
+    """A component does not keep what its kind promises; the message is the smallest evidence."""
+
+
+class NotApplicableError(Exception):
+    """A check has nothing to look at; the message says why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a check ended. evidence: of a failure; of a pass what is worth knowing; otherwise why there was nothing."""
+
+    check: Check
+    verdict: Verdict
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a kind of component promises.
+
+    name: words with dashes. demand: what is asked for, in a sentence. look: looks at a subject; gives what is worth
+    knowing, raises ConformanceError or NotApplicableError, and what the component raises.
+    """
+
+    name: str
+    demand: str
+    look: Callable[[Subject], str | None]
+
+    def __call__(self, subject: Subject) -> Outcome:
+        """Look at a subject. Whatever its component raises is a failure; only Ctrl-C is the user's own."""
+        try:
+            return Outcome(self, "pass", self.look(subject) or "")
+        except NotApplicableError as reason:
+            return Outcome(self, "n/a", str(reason))
+        except ConformanceError as failure:
+            return Outcome(self, "fail", str(failure))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return Outcome(self, "fail", brief(error))
+
+
+class Checks(list[Check]):
+    """The checks of a kind, in the order in which they are made."""
+
+    def add(self, look: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
+        """Make a check of a function: its name from the function's, its demand from the docstring."""
+        self.append(Check(look.__name__.replace("_", "-"), " ".join((look.__doc__ or "").split()), look))
+        return look
+
+
+def require(holds: bool, evidence: str) -> None:
+    """Raise ConformanceError with the evidence unless something holds."""
+    if not holds:
+        raise ConformanceError(evidence)

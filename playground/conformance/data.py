@@ -1,0 +1,157 @@
+"""What a data set promises."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from playground.conformance.checks import Checks, NotApplicableError, Subject, require
+from playground.engine import randomness
+from playground.engine.dataset import Dataset, Rows, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHECKS = Checks()
+
+SOME = 256
+"""Rows that are looked at of a data set that is not in memory."""
+
+TYPICAL = 1e-5
+"""How near to 0 and 1 a mean and a standard deviation are that somebody has made so, in float32."""
+
+
+def built(subject: Subject) -> Dataset:
+    with randomness.drawing(0, "data"):
+        made = subject.choice.build()
+    require(isinstance(made, Dataset), f"it is a {type(made).__name__}, not a playground.Dataset")
+    return made  # type: ignore[no-any-return]
+
+
+def splits(dataset: Dataset) -> Iterator[tuple[str, Rows]]:
+    yield "train", dataset.train
+    if dataset.test is not None:
+        yield "test", dataset.test
+
+
+def tensors(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Inputs and targets; of rows that are not in memory the first ones."""
+    if isinstance(rows, tuple):
+        return rows
+    pairs: list[Any] = [rows[number] for number in range(min(SOME, count(rows)))]
+    inputs, targets = zip(*pairs, strict=True)
+    return torch.stack([torch.as_tensor(one) for one in inputs]), torch.stack([torch.as_tensor(one) for one in targets])
+
+
+@CHECKS.add
+def is_a_data_set(subject: Subject) -> str:
+    """It is built with its defaults, and is a playground.Dataset."""
+    dataset = built(subject)
+    return ", ".join(f"{count(rows)} rows to {name}" for name, rows in splits(dataset))
+
+
+@CHECKS.add
+def its_rows_have_one_shape(subject: Subject) -> str:
+    """Inputs and targets of the test rows have the shapes and types of those of the training rows."""
+    found = {}
+    for name, rows in splits(built(subject)):
+        inputs, targets = tensors(rows)
+        found[name] = (inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
+    for name, one in found.items():
+        require(one == found["train"], f"{name} has {one}, train has {found['train']}")
+    inputs, input_type, targets, target_type = found["train"]
+    return f"inputs {list(inputs)} {input_type}, targets {list(targets)} {target_type}"
+
+
+@CHECKS.add
+def its_numbers_are_finite(subject: Subject) -> None:
+    """No input and no target is infinite or not a number."""
+    for name, rows in splits(built(subject)):
+        for what, values in zip(("inputs", "targets"), tensors(rows), strict=True):
+            wrong = values.shape[0] - int(values.reshape(len(values), -1).isfinite().all(dim=1).sum())
+            require(not wrong, f"{wrong} rows of {name} have {what} that are not finite")
+
+
+@CHECKS.add
+def its_targets_fit_its_task(subject: Subject) -> str:
+    """Regression: floating-point targets of shape (N, k). Classification: (N,) of int64, and every class occurs."""
+    dataset = built(subject)
+    for name, rows in splits(dataset):
+        inputs, targets = tensors(rows)
+        require(not inputs.is_complex(), f"{name} has complex inputs")
+        if dataset.task == "regression":
+            shape = tuple(targets.shape)
+            require(targets.is_floating_point(), f"the targets of {name} are {targets.dtype}, not floats")
+            require(targets.ndim == 2, f"the targets of {name} have the shape {shape}, not (N, k)")
+            continue
+        require(targets.dtype == torch.int64, f"the classes of {name} are {targets.dtype}, not int64")
+        require(targets.ndim == 1, f"the classes of {name} have the shape {tuple(targets.shape)}, not (N,)")
+        require(bool((targets >= 0).all()), f"{name} has the class {int(targets.min())}")
+        require(bool((targets < (dataset.classes or 0)).all()), f"{name} has the class {int(targets.max())}")
+        if name == "train" and isinstance(rows, tuple):
+            absent = sorted(set(range(dataset.classes or 0)) - set(targets.unique().tolist()))
+            require(not absent, f"no training row has the class {absent[:3]}")
+    return dataset.task
+
+
+@CHECKS.add
+def is_the_same_under_a_seed(subject: Subject) -> None:
+    """Built twice under one seed it has the same rows."""
+    one, other = built(subject), built(subject)
+    torch.rand(3)
+    for (name, first), (_, second) in zip(splits(one), splits(other), strict=True):
+        require(count(first) == count(second), f"{name} has {count(first)} rows, then {count(second)}")
+        for what, mine, its in zip(("inputs", "targets"), tensors(first), tensors(second), strict=True):
+            require(torch.equal(mine, its), f"the {what} of {name} differ though the seed is the same")
+
+
+@CHECKS.add
+def train_and_test_share_no_row(subject: Subject) -> str:
+    """No row, input and target together, is both trained on and tested on, unless its notes say that rows are shared."""
+    dataset = built(subject)
+    if dataset.test is None:
+        raise NotApplicableError("it has no test rows")
+    train, test = (set(_digests(rows)) for rows in (dataset.train, dataset.test))
+    shared = len(train & test)
+    if shared and any("shared" in note for note in dataset.notes):
+        return f"{shared} are, as its notes say"
+    require(not shared, f"{shared} of {len(test)} different test rows are training rows too")
+    return f"{len(test)} different test rows"
+
+
+@CHECKS.add
+def its_scale_does_not_come_from_test_rows(subject: Subject) -> str:
+    """Columns are not standardised over training and test rows together; unless its notes speak of the statistics."""
+    dataset = built(subject)
+    labelled = [note for note in dataset.notes if "statistic" in note or "standardi" in note]
+    if dataset.test is None:
+        if labelled:
+            return f"labelled: {labelled[0]}"
+        raise NotApplicableError("it has no test rows")
+    train, test = (tensors(rows)[0] for rows in (dataset.train, dataset.test))
+    if not train.is_floating_point():
+        raise NotApplicableError("its inputs are no floating-point numbers")
+    train, test = (part.double().reshape(len(part), -1) for part in (train, test))
+    leaks = _standard(torch.cat([train, test])) & ~_standard(train)
+    if labelled and leaks.any():
+        return f"labelled: {labelled[0]}"
+    columns = leaks.nonzero().flatten().tolist()
+    said = "has mean 0 and standard deviation 1 over training and test rows together"
+    require(not columns, f"column {columns[0] if columns else ''} {said}, and no note speaks of statistics")
+    return "labelled: " + labelled[0] if labelled else "no column has mean 0 and standard deviation 1 over both"
+
+
+def _standard(values: Tensor) -> Tensor:
+    """For each column whether its mean is 0 and its standard deviation 1."""
+    spread = torch.stack([values.std(dim=0, correction=correction) for correction in (0, 1)])
+    return (values.mean(dim=0).abs() < TYPICAL) & ((spread - 1).abs() < TYPICAL).any(dim=0)
+
+
+def _digests(rows: Rows) -> Iterator[bytes]:
+    inputs, targets = tensors(rows)
+    parts = [part.contiguous().reshape(len(part), -1).view(torch.uint8).numpy() for part in (inputs, targets)]
+    for row in zip(*parts, strict=True):
+        yield hashlib.blake2b(b"".join(one.tobytes() for one in row), digest_size=16).digest()

@@ -1,0 +1,167 @@
+"""What a model promises, looked at on rows of a shape that it takes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from playground.conformance.checks import Checks, ConformanceError, Subject, require
+from playground.engine import randomness
+from playground.errors import RequestError, brief
+
+CHECKS = Checks()
+
+SHAPES = ((6,), (1, 28, 28), (3, 32, 32))
+"""Of one row, tried in this order: numbers, and images."""
+
+OUTPUTS = 3
+
+ALIKE = 1e-9
+"""In float64. Sums over some thousand numbers, in an order that depends on how many rows there are."""
+
+
+class Sample(NamedTuple):
+    """A model in float64, and rows for it."""
+
+    model: nn.Module
+    shape: tuple[int, ...]
+
+    def rows(self, count: int, seed: int = 0) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.rand(count, *self.shape, generator=generator, dtype=torch.float64)
+
+
+def sample(subject: Subject, seed: int = 0) -> Sample:
+    """The model for rows of the first shape that it takes, its weights drawn under a seed."""
+    refusals = []
+    for shape in SHAPES:
+        try:
+            with randomness.drawing(seed, "weights"):
+                made = subject.choice.build(shape, OUTPUTS)
+        except RequestError as error:
+            refusals.append(brief(error.__cause__ or error, 120))
+            continue
+        require(isinstance(made, nn.Module), f"it is a {type(made).__name__}, not a torch.nn.Module")
+        return Sample(cast("nn.Module", made).double(), shape)
+    raise ConformanceError(f"it takes rows of none of the shapes {', '.join(map(str, SHAPES))}: {refusals[-1]}")
+
+
+@CHECKS.add
+def gives_a_row_of_outputs_for_each_row(subject: Subject) -> str:
+    """For 1, 2 and 5 rows it gives as many rows of outputs, in the precision of its weights."""
+    found = sample(subject)
+    found.model.eval()
+    with torch.no_grad():
+        for count in (1, 2, 5):
+            outputs = found.model(found.rows(count))
+            require(isinstance(outputs, Tensor), f"it gives a {type(outputs).__name__}, not a tensor")
+            shape = tuple(outputs.shape)
+            require(shape == (count, OUTPUTS), f"for {count} rows it gives {shape}, not {(count, OUTPUTS)}")
+            require(outputs.dtype == torch.float64, f"in float64 it gives {outputs.dtype}")
+            require(bool(outputs.isfinite().all()), "its outputs are not finite")
+    return f"{list(found.shape)} → [{OUTPUTS}]"
+
+
+@CHECKS.add
+def the_gradient_reaches_every_parameter(subject: Subject) -> str:
+    """A loss has a gradient that is not zero in every parameter that is trained."""
+    found = sample(subject)
+    with randomness.drawing(0, "dropout", 0):
+        found.model(found.rows(16)).square().sum().backward()
+    trained = {name: one for name, one in found.model.named_parameters() if one.requires_grad}
+    require(bool(trained), "it has no parameter that is trained")
+    for name, parameter in trained.items():
+        require(parameter.grad is not None, f"{name} has no gradient")
+        require(bool(cast("Tensor", parameter.grad).any()), f"the gradient of {name} is zero")
+    return f"{len(trained)} tensors, {sum(one.numel() for one in trained.values()):,} numbers"
+
+
+@CHECKS.add
+def goes_on_from_its_state(subject: Subject) -> None:
+    """Its state, saved and loaded into a model with other weights, gives the same outputs."""
+    one, other = sample(subject), sample(subject, seed=1)
+    with randomness.drawing(0, "dropout", 0):
+        one.model(one.rows(8))
+    file = io.BytesIO()
+    torch.save(one.model.state_dict(), file)
+    file.seek(0)
+    other.model.load_state_dict(torch.load(file, weights_only=True), strict=True)
+    far = _apart(one.model.eval(), other.model.eval(), one.rows(5))
+    require(far == 0, f"after its state is loaded the outputs differ by {far:.3g}")
+
+
+@CHECKS.add
+def its_weights_depend_on_the_seed_alone(subject: Subject) -> None:
+    """Built twice under one seed it has the same weights, whatever was drawn before; it draws from torch's default
+    generator alone."""
+    first = sample(subject)
+    random.seed(1)
+    torch.rand(3)
+    second = sample(subject)
+    for name, value in first.model.state_dict().items():
+        require(torch.equal(value, second.model.state_dict()[name]), f"{name} differs though the seed is the same")
+
+
+@CHECKS.add
+def evaluation_changes_nothing(subject: Subject) -> None:
+    """In eval mode the same rows give the same outputs again, and no buffer changes."""
+    found = sample(subject)
+    found.model.eval()
+    before = copy.deepcopy(found.model.state_dict())
+    with torch.no_grad():
+        first, second = found.model(found.rows(5)), found.model(found.rows(5))
+    require(torch.equal(first, second), f"two evaluations differ by {float((first - second).abs().max()):.3g}")
+    for name, value in found.model.state_dict().items():
+        require(torch.equal(value, before[name]), f"an evaluation changes {name}")
+
+
+@CHECKS.add
+def in_evaluation_a_row_stands_for_itself(subject: Subject) -> None:
+    """In eval mode the outputs of a row do not depend on the rows beside it."""
+    found = sample(subject)
+    found.model.eval()
+    rows = found.rows(5)
+    with torch.no_grad():
+        together, alone = found.model(rows), torch.cat([found.model(row[None]) for row in rows])
+    far = float((together - alone).abs().max())
+    require(far <= ALIKE, f"the outputs of a row differ by {far:.3g} with the rows beside it")
+
+
+@CHECKS.add
+def a_copy_is_equal_and_shares_nothing(subject: Subject) -> None:
+    """`copy.deepcopy` gives a model with the same outputs and memory of its own, as replicas need."""
+    found = sample(subject)
+    twin = copy.deepcopy(found.model)
+    far = _apart(found.model.eval(), twin.eval(), found.rows(5))
+    require(far == 0, f"the outputs of a copy differ by {far:.3g}")
+    mine = {value.data_ptr(): name for name, value in found.model.state_dict().items() if value.numel()}
+    for value in twin.state_dict().values():
+        require(value.data_ptr() not in mine, f"a copy shares {mine.get(value.data_ptr())} with the model")
+
+
+@CHECKS.add
+def says_what_training_depends_on(subject: Subject) -> str:
+    """Whether it draws random numbers in training, and whether a row's outputs depend on the rows beside it: then what
+    is trained depends on the number of replicas."""
+    found = sample(subject)
+    rows, others = found.rows(6), found.rows(6, seed=1)
+    model = found.model.train()
+    with torch.no_grad():
+        with randomness.drawing(0, "dropout", 0):
+            first, second = model(rows), model(rows)
+        drawing = not torch.equal(first, second)
+        with randomness.drawing(0, "dropout", 0):
+            beside = model(torch.cat([rows[:3], others[3:]]))
+    crossing = float((first[:3] - beside[:3]).abs().max()) > ALIKE
+    draws = "draws random numbers (dropout)" if drawing else "draws no random numbers"
+    return f"{draws}; {'looks across rows (batch statistics)' if crossing else 'rows stand for themselves'}"
+
+
+def _apart(one: nn.Module, other: nn.Module, rows: Tensor) -> float:
+    with torch.no_grad():
+        return float((one(rows) - other(rows)).abs().max())

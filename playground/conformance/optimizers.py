@@ -1,0 +1,444 @@
+"""What an optimizer promises, looked at on a convex problem in float64."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import typing
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import playground.components
+from playground.components import resolve
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.problems import (
+    ROWS,
+    TOLERANCE,
+    Trained,
+    choose,
+    experiment,
+    furthest,
+    matrix,
+    net,
+    numbers,
+    on,
+    reference,
+    train,
+)
+from playground.engine import randomness
+from playground.errors import RequestError, brief
+from playground.experiment import Choice
+from playground.parameters import REQUIRED, Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHECKS = Checks()
+
+SHAPES = ((4, 3), (2, 5))
+"""Of the parameters; matrices, since some optimizers take nothing else."""
+
+NEAR = 0.01
+"""The share of its first value that a loss near its optimum has."""
+
+HOW = ("foreach", "fused", "capturable", "differentiable")
+"""Parameters of torch's optimizers that say how the numbers are computed and not which."""
+
+ROUNDED = 1e-6
+"""How far ways of computing may be apart: torch keeps some factors of a step in float32, which rounds to 1e-7."""
+
+WRONG: dict[str, Any] = {"lr": -1.0, "weight_decay": -1.0, "momentum": -1.0, "betas": (1.5, 1.5)}
+"""Values that no optimizer can mean, for the parameters that nearly all of them have."""
+
+
+class Problem:
+    """½ Σ h (w − w*)² over a few matrices: convex, with curvatures from ½ to 2 and its optimum, 0, at w*."""
+
+    def __init__(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> None:
+        self.parameters = [
+            nn.Parameter(numbers(*shape, seed=seed + number).to(dtype)) for number, shape in enumerate(SHAPES)
+        ]
+        self._optima = [numbers(*shape, seed=10 + number).to(dtype) for number, shape in enumerate(SHAPES)]
+        self._curvatures = [torch.linspace(0.5, 2.0, math.prod(shape), dtype=dtype).view(shape) for shape in SHAPES]
+
+    def loss(self) -> Tensor:
+        terms = zip(self.parameters, self._optima, self._curvatures, strict=True)
+        return torch.stack([(0.5 * h * (w - best).square()).sum() for w, best, h in terms if w.requires_grad]).sum()
+
+    def value(self) -> float:
+        """The loss as a number."""
+        return float(self.loss().detach())
+
+    def step(self, optimizer: Optimizer) -> None:
+        """One step."""
+
+        def evaluate() -> Tensor:
+            optimizer.zero_grad()
+            loss = self.loss()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        evaluate()
+        optimizer.step(evaluate)
+
+    def values(self) -> list[Tensor]:
+        return [one.detach().clone() for one in self.parameters]
+
+
+def made(choice: Choice, parameters: Any, **changed: Any) -> Optimizer:
+    """The optimizer over parameters, with some of its own parameters changed. Raises RequestError."""
+    return cast("Optimizer", Choice.of(choice.registration, {**choice.asked, **changed}).build(parameters))
+
+
+def path(choice: Choice, steps: int = 20, **changed: Any) -> tuple[list[Tensor], dict[str, Any]]:
+    """Where the parameters are after each step, one after the other, and the state at the end."""
+    with randomness.drawing(0, "optimizer"):
+        problem = Problem()
+        optimizer = made(choice, problem.parameters, **changed)
+        found = []
+        for _ in range(steps):
+            problem.step(optimizer)
+            found += problem.values()
+        return found, optimizer.state_dict()["state"]
+
+
+def apart(one: list[Tensor], other: list[Tensor]) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+
+
+@CHECKS.add
+def is_an_optimizer(subject: Subject) -> str:
+    """It is built over parameters with its defaults, and is a torch.optim.Optimizer that has them all."""
+    problem = Problem()
+    optimizer = made(subject.choice, problem.parameters)
+    require(isinstance(optimizer, Optimizer), f"it is a {type(optimizer).__name__}")
+    held = sum(len(group["params"]) for group in optimizer.param_groups)
+    require(held == len(problem.parameters), f"it holds {held} of {len(problem.parameters)} parameters")
+    return type(optimizer).__name__
+
+
+@CHECKS.add
+def lowers_a_convex_loss(subject: Subject) -> str:
+    """At its defaults the loss of a convex problem is lower after 100 steps than before."""
+    problem = Problem()
+    optimizer = made(subject.choice, problem.parameters)
+    first = problem.value()
+    for _ in range(100):
+        problem.step(optimizer)
+    last = problem.value()
+    require(last < first, f"the loss goes from {first:.4g} to {last:.4g} in 100 steps")
+    return f"from {first:.4g} to {last:.4g}"
+
+
+@CHECKS.add
+def gets_near_the_optimum(subject: Subject) -> str:
+    """At its learning rate, or 10 to 1000 times more or 10 times less, 1000 steps bring the loss of a convex problem
+    below a hundredth of what it was."""
+    default = subject.choice.parameters.get("lr")
+    tried = [None] if not isinstance(default, float) else [default * factor for factor in (1, 10, 100, 1000, 0.1)]
+    best = math.inf
+    for lr in tried:
+        problem = Problem()
+        optimizer = made(subject.choice, problem.parameters, **({} if lr is None else {"lr": lr}))
+        first = problem.value()
+        for step in range(1, 1001):
+            problem.step(optimizer)
+            share = problem.value() / first
+            best = min(best, share) if math.isfinite(share) else best
+            if share < NEAR:
+                return f"in {step} steps" + ("" if lr is None else f" at lr {lr:.3g}")
+            if not math.isfinite(share):
+                break
+    raise ConformanceError(f"the best that it comes to is {best:.3g} of the first loss")
+
+
+@CHECKS.add
+def every_parameter_reaches_it(subject: Subject) -> str:
+    """Each declared parameter, changed by itself or together with another, changes its updates or its state."""
+    known = {name: one for name, one in subject.choice.registration.parameters.items() if name not in HOW}
+    if not known:
+        raise NotApplicableError("it has no parameters")
+    others = {name: list(_others(one, subject.choice)) for name, one in known.items()}
+    # A parameter may show only beside another: Nesterov's momentum needs a momentum.
+    context = {name: values[0] for name, values in others.items() if values}
+    unknown, unseen = [], []
+    for name, values in others.items():
+        if not values:
+            unknown.append(name)
+            continue
+        beside: list[dict[str, Any]] = [{}, *({other: value} for other, value in context.items() if other != name)]
+        if not any(_shows(subject.choice, around, {name: value}) for around in beside for value in values):
+            unseen.append(f"{name}: {subject.choice.parameters[name]!r} → {values[0]!r}")
+    require(not unseen, f"{'; '.join(unseen)} changes neither an update nor the state")
+    rest = f"; no other value is known for {', '.join(unknown)}" if unknown else ""
+    return f"{len(known) - len(unknown)} of {len(known)}{rest}"
+
+
+def _shows(choice: Choice, around: dict[str, Any], changed: dict[str, Any]) -> bool:
+    try:
+        before, after = path(choice, **around), path(choice, **around, **changed)
+    except Exception:
+        # Values that it refuses in this company.
+        return False
+    return not _same(before, after)
+
+
+def _others(parameter: Parameter, choice: Choice) -> Iterator[Any]:
+    """Other values that a parameter may have."""
+    value = choice.parameters[parameter.name]
+    hints = typing.get_args(parameter.hint) or (parameter.hint,)
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, float):
+        # The large ones for thresholds, which small numbers stay below whatever they are.
+        yield from ((value / 2, value * 2) if value else (0.1, 0.5))
+        yield from (1.0, 100.0)
+    elif isinstance(value, int):
+        yield from (value + 1, max(1, value - 1), value * 3)
+    elif isinstance(value, tuple | list) and value and all(isinstance(one, float | int) for one in value):
+        yield type(value)(one * 0.9 for one in value)
+        yield type(value)(1 + (one - 1) * 0.9 for one in value)
+    elif typing.get_origin(parameter.hint) is typing.Literal:
+        yield from (one for one in hints if one != value)
+    elif value is None or value is REQUIRED:
+        if bool in hints:
+            yield True
+        elif float in hints:
+            yield from (0.1, 1e-3)
+        elif int in hints:
+            yield from (1, 2)
+
+
+@CHECKS.add
+def invalid_values_are_refused(subject: Subject) -> str:
+    """A negative lr, weight decay or momentum, and betas above 1, are refused with an error when it is built."""
+    tried = [name for name in WRONG if name in subject.choice.registration.parameters]
+    if not tried:
+        raise NotApplicableError(f"it has none of {', '.join(WRONG)}")
+    taken = []
+    for name in tried:
+        try:
+            made(subject.choice, Problem().parameters, **{name: WRONG[name]})
+        except RequestError:
+            continue
+        taken.append(f"{name}={WRONG[name]}")
+    require(not taken, f"it takes {', '.join(taken)}")
+    return ", ".join(tried)
+
+
+@CHECKS.add
+def goes_on_from_its_state(subject: Subject) -> None:
+    """Five steps, its state saved, loaded into a new one, and five more give bit for bit what ten steps give."""
+    with randomness.drawing(0, "optimizer"):
+        # In float32: loading puts torch's numbers that are no steps into the parameters' precision.
+        whole = Problem(torch.float32)
+        optimizer = made(subject.choice, whole.parameters)
+        for _ in range(5):
+            whole.step(optimizer)
+        file = io.BytesIO()
+        torch.save(optimizer.state_dict(), file)
+        file.seek(0)
+        halved = copy.deepcopy(whole)
+        drawn = torch.get_rng_state()
+        for _ in range(5):
+            whole.step(optimizer)
+        torch.set_rng_state(drawn)
+        another = made(subject.choice, halved.parameters)
+        another.load_state_dict(torch.load(file, weights_only=True))
+        for _ in range(5):
+            halved.step(another)
+    far = apart(whole.values(), halved.values())
+    require(far == 0, f"after the state is loaded the parameters come to differ by {far:.3g}")
+
+
+@CHECKS.add
+def is_deterministic(subject: Subject) -> None:
+    """The same steps under the same seed give the same bits."""
+    far = apart(path(subject.choice)[0], path(subject.choice)[0])
+    require(far == 0, f"two equal trainings differ by {far:.3g}")
+
+
+@CHECKS.add
+def parameter_groups_have_their_own_lr(subject: Subject) -> None:
+    """Two groups with one lr are as one group; halving the second one's lr changes its updates, and not the other's
+    first."""
+    lr = subject.choice.parameters.get("lr")
+    if not isinstance(lr, float):
+        raise NotApplicableError("it has no lr that is a number")
+
+    def steps(second: float | None) -> list[list[Tensor]]:
+        problem = Problem()
+        first, last = problem.parameters
+        groups: Any = [{"params": [first]}, {"params": [last], "lr": second}] if second else [first, last]
+        try:
+            optimizer = made(subject.choice, groups)
+        except RequestError as error:
+            raise NotApplicableError(f"it takes no groups: {brief(error.__cause__ or error)}") from None
+        found = []
+        with randomness.drawing(0, "optimizer"):
+            for _ in range(3):
+                problem.step(optimizer)
+                found.append(problem.values())
+        return found
+
+    one, alike, halved = steps(None), steps(lr), steps(lr / 2)
+    far = max(apart(a, b) for a, b in zip(one, alike, strict=True))
+    require(far <= TOLERANCE, f"two groups with one lr differ from one group by {far:.3g}")
+    require(apart([halved[0][0]], [one[0][0]]) <= TOLERANCE, "the second group's lr changes the first group's updates")
+    require(not torch.equal(halved[0][1], one[0][1]), "half the lr in the second group changes none of its updates")
+
+
+@CHECKS.add
+def parameters_without_gradient_are_left_alone(subject: Subject) -> None:
+    """A parameter that has no gradient, because nothing uses it or because it is not trained, stays as it is."""
+    for trained in (True, False):
+        problem = Problem()
+        unused = nn.Parameter(numbers(3, 2, 5), requires_grad=trained)
+        before = unused.detach().clone()
+        optimizer = made(subject.choice, [*problem.parameters, unused])
+        for _ in range(3):
+            problem.step(optimizer)
+        what = "without a gradient" if trained else "that is not trained"
+        far = apart([unused.detach()], [before])
+        require(far == 0, f"a parameter {what} moves by {far:.3g}")
+
+
+@CHECKS.add
+def ways_of_computing_agree(subject: Subject) -> str:
+    """`foreach` and `fused`, where it has them, give the numbers of a loop over single tensors."""
+    have = [name for name in ("foreach", "fused") if name in subject.choice.registration.parameters]
+    if not have:
+        raise NotApplicableError("it has neither foreach nor fused")
+    plain, _ = path(subject.choice, **dict.fromkeys(have, False))
+    said = []
+    for name in have:
+        try:
+            other, _ = path(subject.choice, **{**dict.fromkeys(have, False), name: True})
+        except Exception as error:
+            said.append(f"{name} is not to be had here: {brief(error, 80)}")
+            continue
+        far = apart(plain, other)
+        require(far <= ROUNDED, f"{name}=true differs from a loop by {far:.3g} after 20 steps")
+        said.append(f"{name} agrees to {far:.1g}")
+    return "; ".join(said)
+
+
+@CHECKS.add
+def keeps_float64(subject: Subject) -> None:
+    """Parameters and the tensors of their shape in the state stay float64."""
+    problem = Problem()
+    optimizer = made(subject.choice, problem.parameters)
+    for _ in range(3):
+        problem.step(optimizer)
+    for parameter in problem.parameters:
+        require(parameter.dtype == torch.float64, f"a parameter becomes {parameter.dtype}")
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape and value.is_floating_point():
+                require(value.dtype == torch.float64, f"'{name}' in its state is {value.dtype}")
+
+
+@CHECKS.add
+def calls_its_closure(subject: Subject) -> str:
+    """`step(closure)` evaluates the closure with gradients enabled, and returns its first loss."""
+    problem = Problem()
+    optimizer = made(subject.choice, problem.parameters)
+    calls = []
+
+    def closure() -> Tensor:
+        calls.append(torch.is_grad_enabled())
+        optimizer.zero_grad()
+        loss = problem.loss()
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    before = problem.value()
+    with torch.no_grad():
+        returned = optimizer.step(closure)
+    require(bool(calls), "it does not call the closure")
+    require(all(calls), "it calls the closure with gradients disabled")
+    require(returned is not None, "it returns None, not the closure's loss")
+    require(float(returned or 0.0) == before, f"it returns {returned}, not the closure's loss {before}")
+    if subject.choice.registration.has("closure"):
+        return f"{len(calls)} times in a step"
+    require(len(calls) == 1, f"it calls the closure {len(calls)} times, and its component does not say closure=True")
+    return "once"
+
+
+@CHECKS.add
+def is_the_same_on_every_exact_backend(subject: Subject) -> str:
+    """Five steps of a small model on every exact backend, on 1, 2 and 3 replicas, give one device's numbers."""
+    words: dict[str, Any] = {"optimizer": subject.choice}
+    model: Callable[..., nn.Module] = net
+    if subject.choice.registration.has("closure"):
+        # What evaluates again within a step magnifies rounding, the more the less convex the problem is.
+        words |= {"batch_size": ROWS, "steps": 1}
+        model = matrix
+    try:
+        expected = train(experiment(backend=reference(), model=model, **words))
+    except RequestError:
+        # Not every optimizer takes a bias, which is no matrix.
+        model = matrix
+        expected = train(experiment(backend=reference(), model=model, **words))
+    backends = {"the kit's replicas": reference(2)}
+    for registration in subject.registry.of_kind("backend"):
+        if registration.has("exact"):
+            backends |= {
+                f"{registration.name} on {count}": on(Choice.of(registration, {}), count) for count in (1, 2, 3)
+            }
+    equal = []
+    for name, backend in backends.items():
+        try:
+            found = train(experiment(backend=backend, model=model, **words))
+        except RequestError:
+            # One that takes one device, say, which is its right.
+            continue
+        _compare(name, found, expected)
+        equal.append(name)
+    return ", ".join(equal)
+
+
+def _compare(name: str, found: Trained, expected: Trained) -> None:
+    far, where = furthest(found.model, expected.model)
+    require(far <= TOLERANCE, f"{name}: {where} differs from one device's by {far:.3g} after {len(found.losses)} steps")
+
+
+@CHECKS.add
+def equals_its_reference(subject: Subject) -> str:
+    """Where the component names a reference, 20 steps with the same parameters give the same numbers."""
+    component = cast("playground.components.Optimizer", subject.choice.registration.component)
+    named = component.reference
+    if named is None:
+        raise NotApplicableError("its component names none")
+    theirs = choose(playground.components.Optimizer("reference", resolve(named)))
+    shared = {
+        name: value
+        for name, value in subject.choice.parameters.items()
+        if name in theirs.registration.parameters and name not in HOW and value is not REQUIRED
+    }
+    far = apart(path(subject.choice)[0], path(theirs, **shared)[0])
+    require(far <= TOLERANCE, f"it differs from {named} by {far:.3g} within 20 steps")
+    for name in shared:
+        for value in _others(subject.choice.registration.parameters[name], subject.choice):
+            try:
+                mine, its = path(subject.choice, **{name: value})[0], path(theirs, **{**shared, name: value})[0]
+            except Exception:
+                # A value that only one of them takes; whether it should is another check's business.
+                continue
+            far = apart(mine, its)
+            require(far <= TOLERANCE, f"with {name}={value!r} it differs from {named} by {far:.3g} within 20 steps")
+    return f"{named}, with {', '.join(shared) or 'no parameters'}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return isinstance(other, list | tuple) and len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

@@ -1,0 +1,88 @@
+"""A report: every check of a component, and how it ended."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from playground.conformance.checks import Checks, Subject
+from playground.engine.defaults import plain
+from playground.errors import RequestError
+from playground.experiment import Choice
+from playground.expressions import parse
+from playground.registry import Registration, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from playground.components import Component
+    from playground.conformance.checks import Outcome
+
+MODULES = {"data": "data", "model": "models", "optimizer": "optimizers", "backend": "backends"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the checks of a component ended."""
+
+    choice: Choice
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(outcome.verdict != "fail" for outcome in self.outcomes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.choice.registration.kind,
+            "component": str(self.choice),
+            **{key: value for key, value in self.choice.registration.provenance.items() if key != "name"},
+            "passed": self.passed,
+            "checks": [
+                {
+                    "check": outcome.check.name,
+                    "verdict": outcome.verdict,
+                    "evidence": outcome.evidence,
+                    "demand": outcome.check.demand,
+                }
+                for outcome in self.outcomes
+            ],
+        }
+
+
+def checks_of(kind: str) -> Checks:
+    """The checks of a kind."""
+    found: Checks = importlib.import_module(f"playground.conformance.{MODULES[kind]}").CHECKS
+    return found
+
+
+def check(kind: str, component: str | Component | Mapping[str, Any], registry: Registry | None = None) -> Report:
+    """Check a component.
+
+    component: a name or an expression (`"lion:lr=0.01"`), or a component that no plugin provides (yet).
+    Raises RequestError where there is no such component, or it has not these parameters.
+    """
+    subject = subject_of(kind, component, Registry() if registry is None else registry)
+    # Whatever torch's defaults are and whatever the checks draw, the caller's are left as they were.
+    with plain():
+        return Report(subject.choice, tuple(one(subject) for one in checks_of(kind)))
+
+
+def subject_of(kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:
+    """What a component's name, expression or description means. Raises RequestError."""
+    from playground.components import KINDS, Component
+    from playground.conformance.problems import OWN
+
+    if kind not in KINDS:
+        raise RequestError(f"there is no kind '{kind}'; there are: {', '.join(KINDS)}")
+    if isinstance(component, Component):
+        return Subject(Choice.of(Registration(component, OWN, component.name), {}), registry)
+    name, asked = parse(component) if isinstance(component, str) else _table(component)
+    return Subject(Choice.of(registry.get(kind, name), asked), registry)
+
+
+def _table(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    asked = dict(component)
+    return asked.pop("name"), asked

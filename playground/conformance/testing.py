@@ -1,0 +1,78 @@
+"""The kit as pytest classes: subclass one and name a component."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from playground.conformance.report import checks_of, subject_of
+from playground.engine.defaults import plain
+from playground.registry import Registry
+
+if TYPE_CHECKING:
+    from playground.components import Component
+    from playground.conformance.checks import Check
+
+
+class _Conformance:
+    """A test for each check of a kind; what is not applicable is skipped with its reason.
+
+    component: a name, an expression such as `"lion:lr=0.01"`, or a component that no plugin provides.
+    """
+
+    kind: ClassVar[str]
+    component: str | Component
+
+    @classmethod
+    def registry(cls) -> Registry:
+        """The plugins among which the component is looked for; by default those that are installed."""
+        return _installed()
+
+    def test_conformance(self, check: Check) -> None:
+        if not hasattr(type(self), "component"):
+            pytest.fail(f"{type(self).__name__} names no component", pytrace=False)
+        with plain():
+            outcome = check(subject_of(self.kind, self.component, self.registry()))
+        if outcome.verdict == "n/a":
+            pytest.skip(outcome.evidence)
+        if outcome.verdict == "fail":
+            pytest.fail(f"{check.demand}\n{outcome.evidence}", pytrace=False)
+
+
+@cache
+def _installed() -> Registry:
+    return Registry()
+
+
+def _parametrized(kind: str) -> Any:
+    return pytest.mark.parametrize("check", [pytest.param(one, id=one.name) for one in checks_of(kind)])
+
+
+@_parametrized("optimizer")
+class OptimizerConformance(_Conformance):
+    """The checks of an optimizer."""
+
+    kind = "optimizer"
+
+
+@_parametrized("model")
+class ModelConformance(_Conformance):
+    """The checks of a model."""
+
+    kind = "model"
+
+
+@_parametrized("data")
+class DataConformance(_Conformance):
+    """The checks of a data set."""
+
+    kind = "data"
+
+
+@_parametrized("backend")
+class BackendConformance(_Conformance):
+    """The checks of a backend."""
+
+    kind = "backend"

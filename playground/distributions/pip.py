@@ -1,0 +1,68 @@
+"""pip, run in this interpreter by a process of its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playground.errors import PlaygroundError, RequestError
+from playground.registry import HOME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+QUIET = ("--disable-pip-version-check", "--no-input")
+
+
+class PipError(PlaygroundError):
+    """pip failed; what it said has been shown."""
+
+
+def pip(command: str, *arguments: str) -> None:
+    """Run a command of pip; what it prints goes to stderr. Raises RequestError without pip, PipError where it fails."""
+    if importlib.util.find_spec("pip") is None:
+        raise RequestError(f"this interpreter has no pip; use: {_instead(command, arguments)}")
+    # -P: a folder `pip` in the working directory is not pip.
+    done = subprocess.run([sys.executable, "-P", "-m", "pip", command, *QUIET, *arguments], stdout=2, check=False)
+    if done.returncode:
+        raise PipError(f"pip {command} failed with exit code {done.returncode}; its messages are above")
+
+
+def held() -> Iterator[str]:
+    """Lines of a constraints file that hold this project and what it needs at the versions that are installed.
+
+    A plugin that wants another torch is then refused by pip, where it would have taken torch away from everything else.
+    """
+    yield from _line(HOME)
+    try:
+        needed = importlib.metadata.requires(HOME) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for requirement in needed:
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if name and "extra ==" not in requirement:
+            yield from _line(name[0])
+
+
+def _line(name: str) -> Iterator[str]:
+    try:
+        yield f"{name}=={importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return
+
+
+def _instead(command: str, arguments: Sequence[str]) -> str:
+    """The command of the tool that made this environment."""
+    names = [one for one in arguments if not one.startswith("-")]
+    place = Path(sys.prefix)
+    if "pipx" in place.parts:
+        wanted = {"install": "inject", "uninstall": "uninject"}[command]
+        return f"pipx {wanted} {place.name} {' '.join(names)}"
+    if {"uv", "tools"} <= set(place.parts):
+        return f"uv tool install {HOME} " + " ".join(f"--with {name}" for name in names)
+    return f"uv pip {command} --python {sys.executable} {' '.join(names)}, or: python -m ensurepip"
