@@ -17,6 +17,7 @@ from playground.cli.check import check
 from playground.cli.data import data
 from playground.cli.install import install, uninstall
 from playground.cli.list import list_
+from playground.cli.new_plugin import new_plugin
 from playground.cli.output import keep_stdout_for_results, note
 from playground.cli.plugins import plugins
 from playground.cli.run import run
@@ -43,7 +44,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (run, scale, list_, show, data, plugins, install, uninstall, check):
+for command in (run, scale, list_, show, data, plugins, install, uninstall, check, new_plugin):
     cli.add_command(command)
 
 

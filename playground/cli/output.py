@@ -60,8 +60,10 @@ def plugins_print_to_stderr() -> contextlib.AbstractContextManager[Any]:
 
 
 def keep_stdout_for_results() -> None:
-    """From here on only this tool writes to stdout: what reaches file descriptor 1 past `sys.stdout`, from a library or a
-    child process of a plugin's, goes to stderr. For a process that ends with the command."""
+    """From here on only this tool writes to stdout, in a process that ends with the command.
+
+    What reaches file descriptor 1 past `sys.stdout`, from a library or a child process of a plugin's, goes to stderr.
+    """
     stdout = sys.stdout
     # In a notebook or a test stdout is no file descriptor, and a closed one needs no protection.
     with contextlib.suppress(OSError, ValueError, AttributeError):

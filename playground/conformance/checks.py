@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from playground.errors import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playground.experiment import Choice
     from playground.registry import Registry
 

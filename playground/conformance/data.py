@@ -58,12 +58,12 @@ def its_rows_have_one_shape(subject: Subject) -> str:
     """Inputs and targets of the test rows have the shapes and types of those of the training rows."""
     found = {}
     for name, rows in splits(built(subject)):
-        inputs, targets = tensors(rows)
-        found[name] = (inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
-    for name, one in found.items():
-        require(one == found["train"], f"{name} has {one}, train has {found['train']}")
-    inputs, input_type, targets, target_type = found["train"]
-    return f"inputs {list(inputs)} {input_type}, targets {list(targets)} {target_type}"
+        found[name] = ", ".join(
+            f"{what} {list(values.shape[1:])} {str(values.dtype).removeprefix('torch.')}"
+            for what, values in zip(("inputs", "targets"), tensors(rows), strict=True)
+        )
+        require(found[name] == found["train"], f"{name} has {found[name]}; train has {found['train']}")
+    return found["train"]
 
 
 @CHECKS.add
@@ -92,7 +92,7 @@ def its_targets_fit_its_task(subject: Subject) -> str:
         require(bool((targets >= 0).all()), f"{name} has the class {int(targets.min())}")
         require(bool((targets < (dataset.classes or 0)).all()), f"{name} has the class {int(targets.max())}")
         if name == "train" and isinstance(rows, tuple):
-            absent = sorted(set(range(dataset.classes or 0)) - set(targets.unique().tolist()))
+            absent = sorted(set(range(dataset.classes or 0)) - set(targets.tolist()))
             require(not absent, f"no training row has the class {absent[:3]}")
     return dataset.task
 
@@ -110,7 +110,7 @@ def is_the_same_under_a_seed(subject: Subject) -> None:
 
 @CHECKS.add
 def train_and_test_share_no_row(subject: Subject) -> str:
-    """No row, input and target together, is both trained on and tested on, unless its notes say that rows are shared."""
+    """No row, input and target together, is both trained on and tested on, unless its notes speak of shared rows."""
     dataset = built(subject)
     if dataset.test is None:
         raise NotApplicableError("it has no test rows")

@@ -83,7 +83,7 @@ class Problem:
             return loss
 
         evaluate()
-        optimizer.step(evaluate)
+        optimizer.step(evaluate)  # type: ignore[arg-type]
 
     def values(self) -> list[Tensor]:
         return [one.detach().clone() for one in self.parameters]
@@ -358,11 +358,12 @@ def calls_its_closure(subject: Subject) -> str:
 
     before = problem.value()
     with torch.no_grad():
-        returned = optimizer.step(closure)
+        returned = optimizer.step(closure)  # type: ignore[arg-type]
     require(bool(calls), "it does not call the closure")
     require(all(calls), "it calls the closure with gradients disabled")
     require(returned is not None, "it returns None, not the closure's loss")
-    require(float(returned or 0.0) == before, f"it returns {returned}, not the closure's loss {before}")
+    value = torch.as_tensor(returned).detach().item()
+    require(value == before, f"it returns {value:.6g}, not the closure's loss {before:.6g}")
     if subject.choice.registration.has("closure"):
         return f"{len(calls)} times in a step"
     require(len(calls) == 1, f"it calls the closure {len(calls)} times, and its component does not say closure=True")

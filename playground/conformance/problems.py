@@ -150,7 +150,7 @@ def feed(parts: Parts, start: int, steps: int) -> list[tuple[Any, int]]:
 def measure(parts: Parts) -> dict[str, float]:
     """The backend's sums over all training rows, in pieces of a batch."""
     sums: dict[str, float] = {}
-    pieces = torch.arange(parts.dataset.rows).split(BATCH)
+    pieces = torch.split(torch.arange(parts.dataset.rows), BATCH)
     for shards in parts.feeds["train"]([parts.backend.shard(rows) for rows in pieces]):
         for name, value in parts.backend.evaluate(shards, parts.objective).items():
             sums[name] = sums.get(name, 0.0) + float(value)

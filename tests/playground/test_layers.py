@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS: list[set[str]] = [
     {"errors", "expressions", "parameters", "components", "hookspecs", "discovery", "loader", "config"},
     {"registry"},
-    {"experiment", "distributions"},
+    {"experiment", "distributions", "authoring"},
     {"engine"},
     {"runs", "figures", "conformance"},
     {"cli"},

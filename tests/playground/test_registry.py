@@ -613,9 +613,9 @@ def test_a_plugin_that_is_not_there_cannot_be_disabled_by_option(call: Cli) -> N
     for arguments in (["list", "--no-plugin", "optimisers"], ["--no-plugin", "optimisers", "run"]):
         refused = call(*arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert refused.err == "error: no plugin 'optimisers' to disable; did you mean 'optimizers'?\n"
+        assert refused.err == "error: there is no plugin 'optimisers'; did you mean 'optimizers'?\n"
     refused = call("list", "--no-plugin", "zzz")
-    assert refused.err == "error: no plugin 'zzz' to disable; there are: backends, data, models, optimizers\n"
+    assert refused.err == "error: there is no plugin 'zzz'; there are: backends, data, models, optimizers\n"
 
 
 def test_a_plugin_that_is_not_there_may_stand_in_the_environment(call: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,9 +182,9 @@ OPTIONS = [
     (("runn",), "'runn'", "'run'"),
     (("--foo", "run"), "'--foo'"),
     (("run", "--progress", "nonsense"), "'--progress'", "'nonsense'", "auto", "bar", "lines", "none"),
-    (("run", "--no-plugin", "nonsense"), "no plugin 'nonsense' to disable; there are: ", "optimizers"),
-    (("--no-plugin", "optimizer", "run"), "no plugin 'optimizer' to disable", "did you mean 'optimizers'?"),
-    (("list", "--no-plugin", "nonsense"), "no plugin 'nonsense' to disable"),
+    (("run", "--no-plugin", "nonsense"), "there is no plugin 'nonsense'; there are: ", "optimizers"),
+    (("--no-plugin", "optimizer", "run"), "there is no plugin 'optimizer'", "did you mean 'optimizers'?"),
+    (("list", "--no-plugin", "nonsense"), "there is no plugin 'nonsense'"),
     (("run", "--no-plugin", "optimizers"), "no optimizer was chosen", "--optimizer"),
     (
         ("run", "--no-plugin", "optimizers", "--optimizer", "adam"),

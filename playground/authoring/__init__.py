@@ -1,0 +1,1 @@
+"""Writing plugins: a template of a distribution for each kind of component."""
