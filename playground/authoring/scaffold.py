@@ -1,7 +1,7 @@
 """A new distribution with one plugin, written from the templates beside this file.
 
-A template is a text with `$distribution`, `$module`, `$component`, `$factory` and `$kind` in it (string.Template); those in
-`common` belong to every kind.
+A template is a text with `$distribution`, `$module`, `$component`, `$factory` and `$kind` in it (string.Template); what
+is in `common` belongs to every kind.
 """
 
 from __future__ import annotations

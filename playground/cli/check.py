@@ -70,7 +70,7 @@ def _wanted(registry: Registry, kind: str | None, name: str | None, plugin: str 
 def _print(report: Report) -> None:
     registration = report.choice.registration
     click.echo(
-        f"{registration.kind} {report.choice} (plugin {registration.plugin.qualified}, {registration.plugin.version})"
+        f"{registration.kind} {report.choice} (plugin {registration.plugin.qualified} {registration.plugin.version})"
     )
     print_table(
         ("verdict", "check", "evidence"),

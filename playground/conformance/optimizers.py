@@ -35,7 +35,7 @@ from playground.experiment import Choice
 from playground.parameters import REQUIRED, Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 CHECKS = Checks()
 
@@ -58,16 +58,17 @@ WRONG: dict[str, Any] = {"lr": -1.0, "weight_decay": -1.0, "momentum": -1.0, "be
 class Problem:
     """½ Σ h (w − w*)² over a few matrices: convex, with curvatures from ½ to 2 and its optimum, 0, at w*."""
 
-    def __init__(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> None:
-        self.parameters = [
-            nn.Parameter(numbers(*shape, seed=seed + number).to(dtype)) for number, shape in enumerate(SHAPES)
+    def __init__(self, dtypes: Sequence[torch.dtype] = (torch.float64, torch.float64)) -> None:
+        each = list(zip(range(len(SHAPES)), SHAPES, dtypes, strict=True))
+        self.parameters = [nn.Parameter(numbers(*shape, seed=number).to(dtype)) for number, shape, dtype in each]
+        self._optima = [numbers(*shape, seed=10 + number).to(dtype) for number, shape, dtype in each]
+        self._curvatures = [
+            torch.linspace(0.5, 2.0, math.prod(shape), dtype=dtype).view(shape) for _, shape, dtype in each
         ]
-        self._optima = [numbers(*shape, seed=10 + number).to(dtype) for number, shape in enumerate(SHAPES)]
-        self._curvatures = [torch.linspace(0.5, 2.0, math.prod(shape), dtype=dtype).view(shape) for shape in SHAPES]
 
     def loss(self) -> Tensor:
         terms = zip(self.parameters, self._optima, self._curvatures, strict=True)
-        return torch.stack([(0.5 * h * (w - best).square()).sum() for w, best, h in terms if w.requires_grad]).sum()
+        return torch.stack([(0.5 * h * (w - best).square()).sum().double() for w, best, h in terms]).sum()
 
     def value(self) -> float:
         """The loss as a number."""
@@ -94,13 +95,15 @@ def made(choice: Choice, parameters: Any, **changed: Any) -> Optimizer:
     return cast("Optimizer", Choice.of(choice.registration, {**choice.asked, **changed}).build(parameters))
 
 
-def path(choice: Choice, steps: int = 20, **changed: Any) -> tuple[list[Tensor], dict[str, Any]]:
-    """Where the parameters are after each step, one after the other, and the state at the end."""
+def path(
+    choice: Choice, dtypes: Sequence[torch.dtype] = (torch.float64, torch.float64), **changed: Any
+) -> tuple[list[Tensor], dict[str, Any]]:
+    """Where the parameters are after each of 20 steps, one after the other, and the state at the end."""
     with randomness.drawing(0, "optimizer"):
-        problem = Problem()
+        problem = Problem(dtypes)
         optimizer = made(choice, problem.parameters, **changed)
         found = []
-        for _ in range(steps):
+        for _ in range(20):
             problem.step(optimizer)
             found += problem.values()
         return found, optimizer.state_dict()["state"]
@@ -235,7 +238,7 @@ def goes_on_from_its_state(subject: Subject) -> None:
     """Five steps, its state saved, loaded into a new one, and five more give bit for bit what ten steps give."""
     with randomness.drawing(0, "optimizer"):
         # In float32: loading puts torch's numbers that are no steps into the parameters' precision.
-        whole = Problem(torch.float32)
+        whole = Problem((torch.float32, torch.float32))
         optimizer = made(subject.choice, whole.parameters)
         for _ in range(5):
             whole.step(optimizer)
@@ -309,22 +312,57 @@ def parameters_without_gradient_are_left_alone(subject: Subject) -> None:
 
 @CHECKS.add
 def ways_of_computing_agree(subject: Subject) -> str:
-    """`foreach` and `fused`, where it has them, give the numbers of a loop over single tensors."""
+    """`foreach` and `fused`, where it has them, give the numbers of a loop over single tensors, with every flag that it
+    takes, and with parameters of two precisions."""
     have = [name for name in ("foreach", "fused") if name in subject.choice.registration.parameters]
     if not have:
         raise NotApplicableError("it has neither foreach nor fused")
-    plain, _ = path(subject.choice, **dict.fromkeys(have, False))
+    off: dict[str, Any] = dict.fromkeys(have, False)
     said = []
     for name in have:
+        settings = 2
         try:
-            other, _ = path(subject.choice, **{**dict.fromkeys(have, False), name: True})
+            other, _ = path(subject.choice, **{**off, name: True})
         except Exception as error:
             said.append(f"{name} is not to be had here: {brief(error, 80)}")
             continue
-        far = apart(plain, other)
-        require(far <= ROUNDED, f"{name}=true differs from a loop by {far:.3g} after 20 steps")
-        said.append(f"{name} agrees to {far:.1g}")
-    return "; ".join(said)
+        _agree(name, "its defaults", path(subject.choice, **off)[0], other)
+        for changed in _flags(subject.choice):
+            flags = ", ".join(f"{key}={value}" for key, value in changed.items())
+            try:
+                loop = path(subject.choice, **off, **changed)[0]
+            except Exception:
+                # A flag that it refuses in this company.
+                continue
+            _agree(name, flags, loop, path(subject.choice, **{**off, name: True}, **changed)[0])
+            settings += 1
+        mixed = (torch.float64, torch.float32)
+        _agree(
+            name,
+            "float32 beside float64",
+            path(subject.choice, dtypes=mixed, **off)[0],
+            path(subject.choice, dtypes=mixed, **{**off, name: True})[0],
+        )
+        said.append(f"{name} in {settings} settings")
+    return ", ".join(said)
+
+
+def _flags(choice: Choice) -> Iterator[dict[str, Any]]:
+    """Each flag turned, by itself and, since some need a number beside them, with each number changed."""
+    known = choice.registration.parameters
+    flags = {
+        name: not value for name, value in choice.parameters.items() if isinstance(value, bool) and name not in HOW
+    }
+    for name, value in flags.items():
+        yield {name: value}
+        for other in known:
+            if isinstance(choice.parameters[other], float) and other != "lr":
+                yield {name: value, other: next(_others(known[other], choice))}
+
+
+def _agree(name: str, flags: str, loop: list[Tensor], other: list[Tensor]) -> None:
+    far = apart(loop, other)
+    require(far <= ROUNDED, f"with {flags}, {name}=true differs from a loop by {far:.3g} within 20 steps")
 
 
 @CHECKS.add

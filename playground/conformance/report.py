@@ -6,7 +6,9 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from playground.conformance.checks import Checks, Subject
+from playground.components import KINDS, Component
+from playground.conformance.checks import Check, Checks, Subject
+from playground.conformance.problems import OWN
 from playground.engine.defaults import plain
 from playground.errors import RequestError
 from playground.experiment import Choice
@@ -16,7 +18,6 @@ from playground.registry import Registration, Registry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from playground.components import Component
     from playground.conformance.checks import Outcome
 
 MODULES = {"data": "data", "model": "models", "optimizer": "optimizers", "backend": "backends"}
@@ -64,25 +65,41 @@ def check(kind: str, component: str | Component | Mapping[str, Any], registry: R
     component: a name or an expression (`"lion:lr=0.01"`), or a component that no plugin provides (yet).
     Raises RequestError where there is no such component, or it has not these parameters.
     """
-    subject = subject_of(kind, component, Registry() if registry is None else registry)
+    registry = Registry() if registry is None else registry
+    registration, asked = _meant(kind, component, registry)
+    loading = LOADING(Subject(Choice(registration, {}), registry))
+    if loading.verdict == "fail":
+        return Report(Choice(registration, {}), (loading,))
+    subject = Subject(Choice.of(registration, asked), registry)
     # Whatever torch's defaults are and whatever the checks draw, the caller's are left as they were.
     with plain():
-        return Report(subject.choice, tuple(one(subject) for one in checks_of(kind)))
+        return Report(subject.choice, (loading, *(one(subject) for one in checks_of(kind))))
 
 
 def subject_of(kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:
     """What a component's name, expression or description means. Raises RequestError."""
-    from playground.components import KINDS, Component
-    from playground.conformance.problems import OWN
+    registration, asked = _meant(kind, component, registry)
+    return Subject(Choice.of(registration, asked), registry)
 
+
+def _meant(
+    kind: str, component: str | Component | Mapping[str, Any], registry: Registry
+) -> tuple[Registration, dict[str, Any]]:
     if kind not in KINDS:
         raise RequestError(f"there is no kind '{kind}'; there are: {', '.join(KINDS)}")
     if isinstance(component, Component):
-        return Subject(Choice.of(Registration(component, OWN, component.name), {}), registry)
-    name, asked = parse(component) if isinstance(component, str) else _table(component)
-    return Subject(Choice.of(registry.get(kind, name), asked), registry)
+        return Registration(component, OWN, component.name), {}
+    if isinstance(component, str):
+        name, asked = parse(component)
+    else:
+        asked = dict(component)
+        name = asked.pop("name")
+    return registry.get(kind, name), asked
 
 
-def _table(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    asked = dict(component)
-    return asked.pop("name"), asked
+def _load(subject: Subject) -> str:
+    registration = subject.choice.registration
+    return ", ".join(registration.parameters) or "no parameters"
+
+
+LOADING = Check("is-loaded", "Its factory can be imported and its parameters can be read.", _load)

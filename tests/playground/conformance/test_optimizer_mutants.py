@@ -153,6 +153,17 @@ class WrongForeach(Right):
         return float(group["lr"]) * (1.01 if self.foreach else 1.0)
 
 
+class WrongForeachWithAFlag(Right):
+    """Right in both ways, but for one flag."""
+
+    def __init__(self, params: Any, lr: float = 0.01, foreach: bool | None = None, maximize: bool = False) -> None:
+        super().__init__(params, lr)
+        self.foreach, self.maximize = foreach, maximize
+
+    def rate(self, group: dict[str, Any]) -> float:
+        return float(group["lr"]) * (-1 if self.maximize and not self.foreach else 1)
+
+
 class LooksAtItsThread(Right):
     """Draws its rate from a stream that is not the experiment's, so that replicas drift apart."""
 
@@ -198,7 +209,8 @@ def test_the_right_one_passes_and_equals_torch_s() -> None:
         (Random, "is-deterministic", "two equal trainings differ by"),
         (OneRateForAll, "parameter-groups-have-their-own-lr", "changes none of its updates"),
         (DecaysWhatHasNoGradient, "parameters-without-gradient-are-left-alone", "without a gradient moves by"),
-        (WrongForeach, "ways-of-computing-agree", "foreach=true differs from a loop by"),
+        (WrongForeach, "ways-of-computing-agree", "with its defaults, foreach=true differs from a loop by"),
+        (WrongForeachWithAFlag, "ways-of-computing-agree", "with maximize=True, foreach=true differs from a loop by"),
         (HalfPrecision, "keeps-float64", "'kept' in its state is torch.float32"),
         (Deaf, "calls-its-closure", "does not call the closure"),
         (Blind, "calls-its-closure", "gradients disabled"),
