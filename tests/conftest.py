@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,62 @@ class Finished:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of its own, which sees the packages of the one that the tests run in."""
+
+    python: Path
+    cwd: Path
+
+    def __call__(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", "playground", *arguments, **env)
+
+    def run(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.python, *map(str, arguments)],
+            cwd=self.cwd,
+            env={**os.environ, **OFFLINE, **env},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def plugins(self) -> dict[str, Any]:
+        return {row["name"]: row for row in json.loads(self("plugins", "--json").stdout)}
+
+
+def made(place: Path, cwd: Path, *flags: str) -> Environment:
+    subprocess.run([sys.executable, "-m", "venv", *flags, place], check=True)
+    python = place / "bin" / "python"
+    found = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    own = Path(found.stdout.strip())
+    (own / "tests.pth").write_text(line)
+    # Where Python brings an old one along, it would hide the one that builds.
+    for old in (*own.glob("setuptools*"), *own.glob("_distutils_hack"), *own.glob("distutils-precedence.pth")):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return Environment(python, cwd)
+
+
+@pytest.fixture
+def new_environment(tmp_path: Path) -> Callable[..., Environment]:
+    """Make a virtual environment of that name in `tmp_path`; further words are flags of venv."""
+
+    def make(name: str, *flags: str) -> Environment:
+        return made(tmp_path / name, tmp_path, *flags)
+
+    return make
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def _read(name: str) -> str:
 def _commands(group: click.Group, path: str = "playground") -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
+            if any(parameter.name == "as_json" for parameter in command.params):
+                yield f"{path} {name}", command
             yield from _commands(command, f"{path} {name}")
         else:
             yield f"{path} {name}", command
@@ -86,6 +89,14 @@ def test_every_key_of_a_record_is_documented(call: Callable[..., Any], tmp_path:
         assert f"`{key}`" in page, key
     for key in done.json:
         assert f"`{key}`" in _read("cli.md"), key
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_check_of_the_conformance_kit_is_documented_with_what_it_demands(kind: str) -> None:
+    from playground.conformance.report import checks_of
+
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \|$", _read("conformance.md"), re.MULTILINE)
+    assert {(one.name, one.demand) for one in checks_of(kind)} <= set(rows)
 
 
 def test_every_phase_of_a_step_is_documented() -> None:
@@ -188,6 +199,34 @@ def test_the_optimizer_of_the_tutorial_is_installed_by_pip_and_trains(tmp_path: 
     assert result["experiment"]["optimizer"]["name"] == "lion"
     # The least squares optimum is 0.2417; a sign method keeps a distance of the order of its rate.
     assert 0.2417 < result["metrics"]["train_loss"] < 0.27
+
+
+def test_the_tutorial_goes_from_nothing_to_a_checked_component(
+    new_environment: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Its commands and its file as the page gives them, in an environment of its own."""
+    environment = new_environment("venv")
+    tutorial = _read("plugins.md").split("## From nothing")[1].split("\n## ")[0]
+    outputs, folder = [], tmp_path
+    for language, text in re.findall(r"```(\w+)\n(.*?)```", tutorial, re.DOTALL):
+        if language == "python":
+            name = text.splitlines()[0].removeprefix("# ")
+            assert (tmp_path / name).is_file()
+            (tmp_path / name).write_text(text)
+            continue
+        for line in text.splitlines():
+            words = shlex.split(line)
+            if words[0] == "cd":
+                folder = folder / words[1]
+                continue
+            arguments = words[1:] if words[0] == "python" else ["-m", *words]
+            done = dataclasses.replace(environment, cwd=folder).run(*arguments)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            outputs.append(done.stdout)
+    assert outputs[0] == "playground-lion\n"
+    assert "12 passed" in outputs[3] or "13 passed" in outputs[3]
+    assert " 0 failed" in outputs[3]
+    assert outputs[-1] == "removed playground-lion 0.1.0: optimizer lion\n"
 
 
 @pytest.mark.parametrize("command", ["playground run", "pytest"])

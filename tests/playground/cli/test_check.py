@@ -73,7 +73,7 @@ def test_a_plugin_is_checked_with_all_its_components(call: Callable[..., Any]) -
     assert done.code == 1
     assert [report["component"] for report in done.json] == ["refuses", "lost", "upwards"]
     model, lost, _ = done.json
-    assert "no shape is right for me" in model["checks"][0]["evidence"]
+    assert "no shape is right for me" in model["checks"][1]["evidence"]
     # A factory that cannot be loaded is a failure with its cause, and the others are checked.
     assert {row["verdict"] for row in lost["checks"]} == {"fail"}
     assert "No module named 'no_such_module'" in lost["checks"][0]["evidence"]

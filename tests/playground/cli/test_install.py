@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,55 +16,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 
-OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A virtual environment of its own, which sees the packages of the one that the tests run in."""
-
-    python: Path
-    cwd: Path
-
-    def __call__(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "playground", *arguments, **env)
-
-    def run(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.python, *map(str, arguments)],
-            cwd=self.cwd,
-            env={**os.environ, **OFFLINE, **env},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    def plugins(self) -> dict[str, Any]:
-        return {row["name"]: row for row in json.loads(self("plugins", "--json").stdout)}
-
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Environment:
-    return made(tmp_path / "venv", tmp_path)
-
-
-def made(place: Path, cwd: Path, *flags: str) -> Environment:
-    subprocess.run([sys.executable, "-m", "venv", *flags, place], check=True)
-    python = place / "bin" / "python"
-    found = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-    own = Path(found.stdout.strip())
-    (own / "tests.pth").write_text(line)
-    # Where Python brings an old one along, it would hide the one that builds.
-    for old in (*own.glob("setuptools*"), *own.glob("_distutils_hack"), *own.glob("distutils-precedence.pth")):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    return Environment(python, cwd)
+def environment(new_environment: Callable[..., Any]) -> Any:
+    return new_environment("venv")
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +49,7 @@ def distribution(folder: Path, name: str, source: str, **project: str) -> Path:
     return place
 
 
-def test_a_wheel_is_installed_listed_run_checked_and_removed(environment: Environment, wheel: Path) -> None:
+def test_a_wheel_is_installed_listed_run_checked_and_removed(environment: Any, wheel: Path) -> None:
     assert "lion" not in environment.plugins()
     done = environment("install", wheel)
     assert done.returncode == 0, done.stderr
@@ -121,7 +73,9 @@ def test_a_wheel_is_installed_listed_run_checked_and_removed(environment: Enviro
     assert "lion" not in environment.plugins()
 
 
-def test_a_set_of_plugins_is_carried_to_another_machine(environment: Environment, wheel: Path, tmp_path: Path) -> None:
+def test_a_set_of_plugins_is_carried_to_another_machine(
+    environment: Any, new_environment: Callable[..., Any], wheel: Path, tmp_path: Path
+) -> None:
     assert environment("install", wheel).returncode == 0
     frozen = environment("plugins", "freeze")
     assert frozen.returncode == 0
@@ -129,7 +83,7 @@ def test_a_set_of_plugins_is_carried_to_another_machine(environment: Environment
     assert line == f"playground-lion @ {wheel.as_uri()}"
     assert "another machine may not have" in frozen.stderr
     (tmp_path / "plugins.txt").write_text(frozen.stdout)
-    other = made(tmp_path / "other", tmp_path)
+    other = new_environment("other")
     done = other("install", "-r", "plugins.txt")
     assert (done.returncode, done.stdout) == (0, "installed playground-lion 0.1.0: optimizer lion\n"), done.stderr
     # From an index a version is all that is needed.
@@ -146,9 +100,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_plugin_can_be_installed_and_always_be_removed(
-    name: str, environment: Environment, tmp_path: Path
-) -> None:
+def test_a_bad_plugin_can_be_installed_and_always_be_removed(name: str, environment: Any, tmp_path: Path) -> None:
     folder = distribution(tmp_path, f"playground-{name}", BAD[name])
     done = environment("install", folder)
     assert (done.returncode, done.stdout) == (0, f"installed playground-{name} 1.0: no components\n"), done.stderr
@@ -161,7 +113,7 @@ def test_a_bad_plugin_can_be_installed_and_always_be_removed(
     assert (listed.returncode, listed.stderr) == (0, "")
 
 
-def test_a_folder_is_installed_as_it_lies(environment: Environment, tmp_path: Path) -> None:
+def test_a_folder_is_installed_as_it_lies(environment: Any, tmp_path: Path) -> None:
     source = (
         "from playground import Optimizer, hookimpl\n\n\n@hookimpl\ndef playground_optimizers():\n    return [{}]\n"
     )
@@ -174,7 +126,7 @@ def test_a_folder_is_installed_as_it_lies(environment: Environment, tmp_path: Pa
     assert environment("plugins", "freeze").stdout == f"-e {folder.as_uri()}\n"
 
 
-def test_a_plugin_that_would_change_what_playground_needs_is_refused(environment: Environment, tmp_path: Path) -> None:
+def test_a_plugin_that_would_change_what_playground_needs_is_refused(environment: Any, tmp_path: Path) -> None:
     folder = distribution(tmp_path, "playground-old", "", dependencies='["click < 1"]')
     done = environment("install", folder)
     assert (done.returncode, done.stdout) == (1, "")
@@ -183,7 +135,7 @@ def test_a_plugin_that_would_change_what_playground_needs_is_refused(environment
     assert "playground_old" not in environment.plugins()
 
 
-def test_what_is_no_plugin_is_installed_and_said_to_be_none(environment: Environment, tmp_path: Path) -> None:
+def test_what_is_no_plugin_is_installed_and_said_to_be_none(environment: Any, tmp_path: Path) -> None:
     folder = distribution(tmp_path, "just-a-library", "")
     text = (folder / "pyproject.toml").read_text().replace("entry-points.playground", "entry-points.other")
     (folder / "pyproject.toml").write_text(text)
@@ -196,9 +148,8 @@ def test_what_is_no_plugin_is_installed_and_said_to_be_none(environment: Environ
     assert environment.run("-m", "pip", "show", "just-a-library").returncode == 0
 
 
-def test_an_interpreter_without_pip_is_told_what_to_use(tmp_path: Path) -> None:
-    # Not with a .pth file, which would bring the pip of the tests' environment along.
-    bare = made(tmp_path / "bare", tmp_path, "--without-pip")
+def test_an_interpreter_without_pip_is_told_what_to_use(new_environment: Callable[..., Any], tmp_path: Path) -> None:
+    bare = new_environment("bare", "--without-pip")
     hidden = tmp_path / "hidden"
     (hidden / "sitecustomize").mkdir(parents=True)
     (hidden / "sitecustomize" / "__init__.py").write_text(
@@ -242,7 +193,7 @@ def test_a_wrong_request_is_refused_in_a_line_and_pip_is_not_asked(
     assert len(done.err.splitlines()) == 1
 
 
-def test_neither_command_imports_a_plugin_itself(environment: Environment, tmp_path: Path, wheel: Path) -> None:
+def test_neither_command_imports_a_plugin_itself(environment: Any, tmp_path: Path, wheel: Path) -> None:
     # The plugin ends a process that is not the child which is there to ask it.
     source = "import os, sys\nif 'inventory' not in ' '.join(sys.orig_argv):\n    os._exit(9)\n"
     folder = distribution(tmp_path, "playground-shy", source)
