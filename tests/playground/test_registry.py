@@ -566,11 +566,12 @@ def test_a_disabled_plugin_is_not_even_imported(
     assert listed.code == 0
     assert not marker.exists()
     assert "lion" not in {row["name"] for row in listed.json}
+    by = "$PLAYGROUND_DISABLE_PLUGINS" if door == "environment" else "request (--no-plugin)"
     assert plugin_rows(listed.json) == {
         "cats": {
             "kind": "plugin",
             "name": "cats",
-            "summary": "disabled by $PLAYGROUND_DISABLE_PLUGINS; take it out of there to use it",
+            "summary": f"disabled by {by}; take it out of there to use it",
             "plugin": "cats",
             "distribution": "big-cats",
             "version": "1.2.3",

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import subprocess
 import sys
 from itertools import pairwise
 
@@ -121,14 +122,23 @@ def test_data_without_images_are_refused_by_the_command_in_a_line(call):
     assert "lenet takes images of the shape (channels, height, width), not rows of the shape (5,)" in result.err
 
 
+MEASURE = """
+import os, sys
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(child, 0)
+print(usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="asks the system for the most memory that a process had")
 def test_it_trains_on_the_real_images_on_two_replicas_in_less_than_900_megabytes(fashion_mnist, tmp_path):
     words = ["--model", "lenet", "--data", f"fashion-mnist:path={fashion_mnist}", "--batch-size", "256", "--lr", "0.2"]
     where = ["--backend", "manual", "--devices", "cpu,cpu", "--out", str(tmp_path)]
     command = [sys.executable, "-m", "playground", "run", *words, *where, "--epochs", "1", "--progress", "none"]
-    child = os.posix_spawn(sys.executable, command, os.environ)
-    _, status, usage = os.wait4(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    # By a small process in between: what is counted includes what the parent has at the moment of the fork.
+    done = subprocess.run([sys.executable, "-c", MEASURE, *command], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.iterdir()
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     first, *_, last = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
@@ -137,4 +147,5 @@ def test_it_trains_on_the_real_images_on_two_replicas_in_less_than_900_megabytes
     assert first["test_loss"] == pytest.approx(math.log(10), abs=1e-4)
     assert last["test_loss"] < first["test_loss"] - 1e-4
     # Linux counts in KiB, macOS in bytes.
-    assert usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) < 900e6
+    most = int(done.stdout.splitlines()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    assert 100e6 < most < 900e6
