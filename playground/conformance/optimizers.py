@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import math
-import typing
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -15,6 +14,7 @@ from torch.optim import Optimizer
 import playground.components
 from playground.components import resolve
 from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.convex import Problem, apart, made, path, same
 from playground.conformance.problems import (
     ROWS,
     TOLERANCE,
@@ -29,88 +29,25 @@ from playground.conformance.problems import (
     reference,
     train,
 )
+from playground.conformance.values import HOW, flags, others
 from playground.engine import randomness
 from playground.errors import RequestError, brief
 from playground.experiment import Choice
-from playground.parameters import REQUIRED, Parameter
+from playground.parameters import REQUIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
 CHECKS = Checks()
 
-SHAPES = ((4, 3), (2, 5))
-"""Of the parameters; matrices, since some optimizers take nothing else."""
-
 NEAR = 0.01
 """The share of its first value that a loss near its optimum has."""
-
-HOW = ("foreach", "fused", "capturable", "differentiable")
-"""Parameters of torch's optimizers that say how the numbers are computed and not which."""
 
 ROUNDED = 1e-6
 """How far ways of computing may be apart: torch keeps some factors of a step in float32, which rounds to 1e-7."""
 
 WRONG: dict[str, Any] = {"lr": -1.0, "weight_decay": -1.0, "momentum": -1.0, "betas": (1.5, 1.5)}
 """Values that no optimizer can mean, for the parameters that nearly all of them have."""
-
-
-class Problem:
-    """½ Σ h (w − w*)² over a few matrices: convex, with curvatures from ½ to 2 and its optimum, 0, at w*."""
-
-    def __init__(self, dtypes: Sequence[torch.dtype] = (torch.float64, torch.float64)) -> None:
-        each = list(zip(range(len(SHAPES)), SHAPES, dtypes, strict=True))
-        self.parameters = [nn.Parameter(numbers(*shape, seed=number).to(dtype)) for number, shape, dtype in each]
-        self._optima = [numbers(*shape, seed=10 + number).to(dtype) for number, shape, dtype in each]
-        self._curvatures = [
-            torch.linspace(0.5, 2.0, math.prod(shape), dtype=dtype).view(shape) for _, shape, dtype in each
-        ]
-
-    def loss(self) -> Tensor:
-        terms = zip(self.parameters, self._optima, self._curvatures, strict=True)
-        return torch.stack([(0.5 * h * (w - best).square()).sum().double() for w, best, h in terms]).sum()
-
-    def value(self) -> float:
-        """The loss as a number."""
-        return float(self.loss().detach())
-
-    def step(self, optimizer: Optimizer) -> None:
-        """One step."""
-
-        def evaluate() -> Tensor:
-            optimizer.zero_grad()
-            loss = self.loss()
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
-
-        evaluate()
-        optimizer.step(evaluate)  # type: ignore[arg-type]
-
-    def values(self) -> list[Tensor]:
-        return [one.detach().clone() for one in self.parameters]
-
-
-def made(choice: Choice, parameters: Any, **changed: Any) -> Optimizer:
-    """The optimizer over parameters, with some of its own parameters changed. Raises RequestError."""
-    return cast("Optimizer", Choice.of(choice.registration, {**choice.asked, **changed}).build(parameters))
-
-
-def path(
-    choice: Choice, dtypes: Sequence[torch.dtype] = (torch.float64, torch.float64), **changed: Any
-) -> tuple[list[Tensor], dict[str, Any]]:
-    """Where the parameters are after each of 20 steps, one after the other, and the state at the end."""
-    with randomness.drawing(0, "optimizer"):
-        problem = Problem(dtypes)
-        optimizer = made(choice, problem.parameters, **changed)
-        found = []
-        for _ in range(20):
-            problem.step(optimizer)
-            found += problem.values()
-        return found, optimizer.state_dict()["state"]
-
-
-def apart(one: list[Tensor], other: list[Tensor]) -> float:
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
 @CHECKS.add
@@ -165,11 +102,11 @@ def every_parameter_reaches_it(subject: Subject) -> str:
     known = {name: one for name, one in subject.choice.registration.parameters.items() if name not in HOW}
     if not known:
         raise NotApplicableError("it has no parameters")
-    others = {name: list(_others(one, subject.choice)) for name, one in known.items()}
+    values_of = {name: list(others(one, subject.choice)) for name, one in known.items()}
     # A parameter may show only beside another: Nesterov's momentum needs a momentum.
-    context = {name: values[0] for name, values in others.items() if values}
+    context = {name: values[0] for name, values in values_of.items() if values}
     unknown, unseen = [], []
-    for name, values in others.items():
+    for name, values in values_of.items():
         if not values:
             unknown.append(name)
             continue
@@ -187,33 +124,7 @@ def _shows(choice: Choice, around: dict[str, Any], changed: dict[str, Any]) -> b
     except Exception:
         # Values that it refuses in this company.
         return False
-    return not _same(before, after)
-
-
-def _others(parameter: Parameter, choice: Choice) -> Iterator[Any]:
-    """Other values that a parameter may have."""
-    value = choice.parameters[parameter.name]
-    hints = typing.get_args(parameter.hint) or (parameter.hint,)
-    if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, float):
-        # The large ones for thresholds, which small numbers stay below whatever they are.
-        yield from ((value / 2, value * 2) if value else (0.1, 0.5))
-        yield from (1.0, 100.0)
-    elif isinstance(value, int):
-        yield from (value + 1, max(1, value - 1), value * 3)
-    elif isinstance(value, tuple | list) and value and all(isinstance(one, float | int) for one in value):
-        yield type(value)(one * 0.9 for one in value)
-        yield type(value)(1 + (one - 1) * 0.9 for one in value)
-    elif typing.get_origin(parameter.hint) is typing.Literal:
-        yield from (one for one in hints if one != value)
-    elif value is None or value is REQUIRED:
-        if bool in hints:
-            yield True
-        elif float in hints:
-            yield from (0.1, 1e-3)
-        elif int in hints:
-            yield from (1, 2)
+    return not same(before, after)
 
 
 @CHECKS.add
@@ -327,14 +238,14 @@ def ways_of_computing_agree(subject: Subject) -> str:
             said.append(f"{name} is not to be had here: {brief(error, 80)}")
             continue
         _agree(name, "its defaults", path(subject.choice, **off)[0], other)
-        for changed in _flags(subject.choice):
-            flags = ", ".join(f"{key}={value}" for key, value in changed.items())
+        for changed in flags(subject.choice):
+            said_so = ", ".join(f"{key}={value}" for key, value in changed.items())
             try:
                 loop = path(subject.choice, **off, **changed)[0]
             except Exception:
                 # A flag that it refuses in this company.
                 continue
-            _agree(name, flags, loop, path(subject.choice, **{**off, name: True}, **changed)[0])
+            _agree(name, said_so, loop, path(subject.choice, **{**off, name: True}, **changed)[0])
             settings += 1
         mixed = (torch.float64, torch.float32)
         _agree(
@@ -345,19 +256,6 @@ def ways_of_computing_agree(subject: Subject) -> str:
         )
         said.append(f"{name} in {settings} settings")
     return ", ".join(said)
-
-
-def _flags(choice: Choice) -> Iterator[dict[str, Any]]:
-    """Each flag turned, by itself and, since some need a number beside them, with each number changed."""
-    known = choice.registration.parameters
-    flags = {
-        name: not value for name, value in choice.parameters.items() if isinstance(value, bool) and name not in HOW
-    }
-    for name, value in flags.items():
-        yield {name: value}
-        for other in known:
-            if isinstance(choice.parameters[other], float) and other != "lr":
-                yield {name: value, other: next(_others(known[other], choice))}
 
 
 def _agree(name: str, flags: str, loop: list[Tensor], other: list[Tensor]) -> None:
@@ -462,7 +360,7 @@ def equals_its_reference(subject: Subject) -> str:
     far = apart(path(subject.choice)[0], path(theirs, **shared)[0])
     require(far <= TOLERANCE, f"it differs from {named} by {far:.3g} within 20 steps")
     for name in shared:
-        for value in _others(subject.choice.registration.parameters[name], subject.choice):
+        for value in others(subject.choice.registration.parameters[name], subject.choice):
             try:
                 mine, its = path(subject.choice, **{name: value})[0], path(theirs, **{**shared, name: value})[0]
             except Exception:
@@ -471,13 +369,3 @@ def equals_its_reference(subject: Subject) -> str:
             far = apart(mine, its)
             require(far <= TOLERANCE, f"with {name}={value!r} it differs from {named} by {far:.3g} within 20 steps")
     return f"{named}, with {', '.join(shared) or 'no parameters'}"
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor):
-        return isinstance(other, Tensor) and torch.equal(one, other)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if isinstance(one, list | tuple):
-        return isinstance(other, list | tuple) and len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
