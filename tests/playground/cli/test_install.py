@@ -73,6 +73,13 @@ def test_a_wheel_is_installed_listed_run_checked_and_removed(environment: Any, w
     assert "lion" not in environment.plugins()
 
 
+def test_among_bad_plugins_one_is_installed_and_removed(environment: Any, wheel: Path, bad: dict[str, str]) -> None:
+    done = environment("install", wheel, **bad)
+    assert (done.returncode, done.stdout) == (0, "installed playground-lion 0.1.0: optimizer lion\n"), done.stderr
+    gone = environment("uninstall", "playground-lion", **bad)
+    assert (gone.returncode, gone.stdout) == (0, "removed playground-lion 0.1.0: optimizer lion\n"), gone.stderr
+
+
 def test_a_set_of_plugins_is_carried_to_another_machine(
     environment: Any, new_environment: Callable[..., Any], wheel: Path, tmp_path: Path
 ) -> None:
