@@ -70,13 +70,25 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
         return _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
         return _complain(error, application, "interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read the output has gone; what Python still holds back would complain once more at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except Exception as error:
+        if (refused := _refusal_of_stdout()) is not None:
+            if isinstance(refused, BrokenPipeError):
+                # Whoever read the output has gone; nobody is there to be told.
+                return FAILED
+            return _complain(error, application, f"the output could not be written: {refused.strerror}", FAILED)
         message = f"{brief(error)} (a fault of playground's own; --debug shows where)"
         return _complain(error, application, message, FAILED)
+
+
+def _refusal_of_stdout() -> OSError | None:
+    """What keeps the results from being written, where something does."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What Python still holds back would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
 
 
 def _complain(error: BaseException, application: Application, message: str, code: int) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -553,3 +556,36 @@ def test_debug_shows_the_traceback_of_a_wrong_request_and_ends_with_2_all_the_sa
     assert (done.code, done.out) == (2, "")
     assert "Traceback (most recent call last)" in done.err
     assert done.err.splitlines()[-1].startswith("error: unknown optimizer 'adagrda'")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
+@pytest.mark.parametrize("arguments", [("list",), ("plugins", "--json")])
+def test_output_that_cannot_be_written_is_one_line_that_says_so(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "playground", *arguments],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: the output could not be written: No space left on device\n"
+
+
+def test_a_reader_who_has_left_ends_a_command_without_a_word(tmp_path: Path) -> None:
+    nobody, end = os.pipe()
+    os.close(nobody)
+    with os.fdopen(end, "wb", buffering=0) as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "playground", "list"],
+            cwd=tmp_path,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "")
