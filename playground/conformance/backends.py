@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from playground.components import Optimizer
 from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.partners import left_out, partners, refuses, sound_backends, tried
 from playground.conformance.problems import (
     BATCH,
     ROWS,
@@ -19,6 +20,7 @@ from playground.conformance.problems import (
     classes,
     curve,
     dropping,
+    equals,
     experiment,
     feed,
     furthest,
@@ -33,12 +35,12 @@ from playground.engine.assembly import assembled, planned
 from playground.engine.objective import Objective
 from playground.engine.training import Training
 from playground.errors import RequestError, brief
-from playground.experiment import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playground.engine.batches import Shard
+    from playground.experiment import Choice
 
 CHECKS = Checks()
 
@@ -56,6 +58,8 @@ def backends(subject: Subject, *counts: int) -> Iterator[tuple[int, Choice]]:
         try:
             plan = planned(experiment(backend=backend))
         except RequestError as error:
+            if not refuses(error):
+                raise
             refusals.append(brief(error, 200))
             continue
         if len(plan.devices) == count:
@@ -106,19 +110,20 @@ def equals_one_device_with_every_optimizer(subject: Subject) -> str:
     exact(subject)
     equal = []
     for count, backend in list(backends(subject, *COUNTS))[-1:]:
-        for registration in subject.registry.of_kind("optimizer"):
-            optimizer = Choice.of(registration, {})
+        for optimizer in partners(subject.registry, "optimizer"):
             # What evaluates again within a step magnifies rounding, the more the less convex the problem is.
-            closure = registration.has("closure")
+            closure = optimizer.registration.has("closure")
             words: dict[str, Any] = {"optimizer": optimizer, "model": matrix}
             words |= {"batch_size": ROWS, "steps": 1} if closure else {}
-            try:
-                expected = train(experiment(backend=reference(), **words))
-            except RequestError:
-                # It is broken by itself, or takes no matrix; that is its own report's business.
+            expected, shared = (tried(experiment(backend=reference(n), **words)) for n in (1, count))
+            if isinstance(expected, BaseException) or isinstance(shared, BaseException) or not equals(shared, expected):
+                # It takes no matrix, is broken by itself, or is not the same twice: its own report's business.
                 continue
-            same(train(experiment(backend=backend, **words)), expected, f"{registration.name} on {count} replicas")
-            equal.append(registration.name)
+            found = tried(experiment(backend=backend, **words))
+            if isinstance(found, BaseException):
+                raise ConformanceError(f"{optimizer.name} on {count} replicas: {brief(found)}")
+            same(found, expected, f"{optimizer.name} on {count} replicas")
+            equal.append(optimizer.name)
     return ", ".join(equal)
 
 
@@ -181,21 +186,23 @@ def goes_on_from_any_backend_s_state(subject: Subject) -> str:
     exact backend, and theirs from its own."""
     exact(subject)
     expected = train(experiment(backend=reference()))
-    partners = {"one device": reference(), "the kit's two replicas": reference(2)}
-    for registration in subject.registry.of_kind("backend"):
-        if registration.has("exact") and registration.component.name != subject.choice.registration.component.name:
-            partners[registration.name] = Choice.of(registration, {})
+    others, unfit = sound_backends(subject.registry, 2, 1)
+    others = {name: backend for name, backend in others.items() if backend.name != subject.choice.name}
+    others = {"one device": reference(), "the kit's two replicas": reference(2), **others}
     for count, backend in backends(subject, *COUNTS):
         _go_on(backend, backend, expected, f"on {count} replicas, from its own state")
-        for name, partner in partners.items():
+        for name, partner in others.items():
             _go_on(partner, backend, expected, f"on {count} replicas, from the state of {name}")
             _go_on(backend, partner, expected, f"{name}, from its state on {count} replicas")
-    return ", ".join(partners)
+    return ", ".join(others) + left_out([name for name in unfit if name != subject.choice.name])
 
 
 def _go_on(first: Choice, second: Choice, expected: Trained, what: str) -> None:
     state = train(experiment(backend=first, steps=3)).state
-    found = train(experiment(backend=second), 3, state)
+    try:
+        found = train(experiment(backend=second), 3, state)
+    except Exception as error:
+        raise ConformanceError(f"{what}: {brief(error)}") from error
     far, name = furthest(found.model, expected.model)
     require(far <= TOLERANCE, f"{what}: {name} differs by {far:.3g} from what five steps on one device give")
 

@@ -26,14 +26,16 @@ ALIKE = 1e-9
 
 
 class Sample(NamedTuple):
-    """A model in float64, and rows for it."""
+    """A model in float64, and rows for it: of float64 between 0 and 1, or of int64 that is 0 or 1, the tokens that are
+    in every vocabulary."""
 
     model: nn.Module
     shape: tuple[int, ...]
+    dtype: torch.dtype = torch.float64
 
     def rows(self, count: int, seed: int = 0) -> Tensor:
-        generator = torch.Generator().manual_seed(seed)
-        return torch.rand(count, *self.shape, generator=generator, dtype=torch.float64)
+        drawn = torch.rand(count, *self.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return drawn if self.dtype.is_floating_point else drawn.round().to(self.dtype)
 
 
 def sample(subject: Subject, seed: int = 0) -> Sample:
@@ -47,8 +49,20 @@ def sample(subject: Subject, seed: int = 0) -> Sample:
             refusals.append(brief(error.__cause__ or error, 120))
             continue
         require(isinstance(made, nn.Module), f"it is a {type(made).__name__}, not a torch.nn.Module")
-        return Sample(cast("nn.Module", made).double(), shape)
+        found = Sample(cast("nn.Module", made).double(), shape)
+        tokens = found._replace(dtype=torch.int64)
+        return tokens if not _takes(found) and _takes(tokens) else found
     raise ConformanceError(f"it takes rows of none of the shapes {', '.join(map(str, SHAPES))}: {refusals[-1]}")
+
+
+def _takes(found: Sample) -> bool:
+    """Whether a model, of which a copy is used, gets through rows of this type."""
+    try:
+        with torch.no_grad():
+            copy.deepcopy(found.model).eval()(found.rows(2))
+    except Exception:
+        return False
+    return True
 
 
 @CHECKS.add
@@ -64,7 +78,8 @@ def gives_a_row_of_outputs_for_each_row(subject: Subject) -> str:
             require(shape == (count, OUTPUTS), f"for {count} rows it gives {shape}, not {(count, OUTPUTS)}")
             require(outputs.dtype == torch.float64, f"in float64 it gives {outputs.dtype}")
             require(bool(outputs.isfinite().all()), "its outputs are not finite")
-    return f"{list(found.shape)} → [{OUTPUTS}]"
+    tokens = "" if found.dtype.is_floating_point else " of int64"
+    return f"{list(found.shape)}{tokens} → [{OUTPUTS}]"
 
 
 @CHECKS.add

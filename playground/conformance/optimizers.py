@@ -15,6 +15,7 @@ import playground.components
 from playground.components import resolve
 from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
 from playground.conformance.convex import Problem, apart, made, path, same
+from playground.conformance.partners import left_out, sound_backends, tried
 from playground.conformance.problems import (
     ROWS,
     TOLERANCE,
@@ -25,18 +26,18 @@ from playground.conformance.problems import (
     matrix,
     net,
     numbers,
-    on,
     reference,
     train,
 )
 from playground.conformance.values import HOW, flags, others
 from playground.engine import randomness
 from playground.errors import RequestError, brief
-from playground.experiment import Choice
 from playground.parameters import REQUIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from playground.experiment import Choice
 
 CHECKS = Checks()
 
@@ -230,6 +231,7 @@ def ways_of_computing_agree(subject: Subject) -> str:
         raise NotApplicableError("it has neither foreach nor fused")
     off: dict[str, Any] = dict.fromkeys(have, False)
     said = []
+    plain, _ = path(subject.choice, **off)
     for name in have:
         settings = 2
         try:
@@ -237,7 +239,7 @@ def ways_of_computing_agree(subject: Subject) -> str:
         except Exception as error:
             said.append(f"{name} is not to be had here: {brief(error, 80)}")
             continue
-        _agree(name, "its defaults", path(subject.choice, **off)[0], other)
+        _agree(name, "its defaults", plain, other)
         for changed in flags(subject.choice):
             said_so = ", ".join(f"{key}={value}" for key, value in changed.items())
             try:
@@ -321,22 +323,14 @@ def is_the_same_on_every_exact_backend(subject: Subject) -> str:
         # Not every optimizer takes a bias, which is no matrix.
         model = matrix
         expected = train(experiment(backend=reference(), model=model, **words))
-    backends = {"the kit's replicas": reference(2)}
-    for registration in subject.registry.of_kind("backend"):
-        if registration.has("exact"):
-            backends |= {
-                f"{registration.name} on {count}": on(Choice.of(registration, {}), count) for count in (1, 2, 3)
-            }
-    equal = []
+    _compare("the kit's replicas", train(experiment(backend=reference(2), model=model, **words)), expected)
+    backends, unfit = sound_backends(subject.registry, 1, 2, 3)
     for name, backend in backends.items():
-        try:
-            found = train(experiment(backend=backend, model=model, **words))
-        except RequestError:
-            # One that takes one device, say, which is its right.
-            continue
+        found = tried(experiment(backend=backend, model=model, **words))
+        if isinstance(found, BaseException):
+            raise ConformanceError(f"{name}: {brief(found)}")
         _compare(name, found, expected)
-        equal.append(name)
-    return ", ".join(equal)
+    return ", ".join(["the kit's replicas", *backends]) + left_out(unfit)
 
 
 def _compare(name: str, found: Trained, expected: Trained) -> None:

@@ -169,5 +169,10 @@ def furthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> tuple[float, s
     return max((float((value - other[name]).abs().max()), name) for name, value in one.items() if value.numel())
 
 
+def equals(found: Trained, expected: Trained) -> bool:
+    """Whether two trainings came to the same parameters and buffers, to the kit's tolerance."""
+    return found.model.keys() == expected.model.keys() and furthest(found.model, expected.model)[0] <= TOLERANCE
+
+
 def curve(losses: Sequence[float]) -> str:
     return ", ".join(f"{loss:.6g}" for loss in losses)

@@ -145,3 +145,7 @@ def test_a_mutant_fails_the_check_that_is_meant_for_it(factory: Any, name: str, 
     found = failures(factory)
     assert name in found
     assert evidence in found[name]
+
+
+def test_holes_in_the_same_places_are_the_same_data() -> None:
+    assert failures(a_hole).keys() == {"its-numbers-are-finite"}

@@ -185,3 +185,23 @@ def test_what_training_depends_on_is_said(layer: nn.Module, said: str) -> None:
         if one.check.name == "says-what-training-depends-on"
     ]
     assert found.evidence == said
+
+
+def test_a_model_of_tokens_is_given_whole_numbers() -> None:
+    def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+        return nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, outputs))
+
+    report = check("model", Model("tokens", build), REGISTRY)
+    assert report.passed
+    assert report.outcomes[1].evidence == "[6] of int64 → [3]"
+
+
+def test_a_fault_of_a_model_of_numbers_is_shown_as_it_is() -> None:
+    class Fails(nn.Linear):
+        def forward(self, rows: Any) -> Any:
+            raise ArithmeticError("a fault of its own")
+
+    def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+        return Fails(inputs[0], outputs)
+
+    assert failures(build)["gives-a-row-of-outputs-for-each-row"] == "ArithmeticError: a fault of its own"
