@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -49,11 +50,16 @@ class Plugin:
 
     def answers_to(self, name: str) -> bool:
         """Whether `name` is this plugin's entry point, module or distribution."""
-        names = {self.name, self.qualified, self.module, self.module.partition(":")[0], self.distribution}
-        return name in names - {""}
+        names = {self.name, self.qualified, self.module, self.module.partition(":")[0]}
+        return name in names - {""} or normal(name) == normal(self.distribution)
 
     def mark(self, status: Status, reason: str, mend: str) -> None:
         self.status, self.reason, self.mend = status, reason, mend
+
+
+def normal(distribution: str) -> str:
+    """The one spelling of a distribution's name (PEP 503): `My_Plugin` and `my-plugin` are the same."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def discover() -> tuple[list[EntryPoint], list[Plugin]]:
@@ -71,7 +77,7 @@ def _discover_one_by_one() -> tuple[list[EntryPoint], list[Plugin]]:
     seen: set[str] = set()
     for distribution in importlib.metadata.distributions():
         name, version = _identity(distribution)
-        key = name.lower().replace("_", "-").replace(".", "-")
+        key = normal(name)
         # The first on the path hides others of its name, as it does for imports.
         if key in seen:
             continue

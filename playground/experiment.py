@@ -121,7 +121,7 @@ class Experiment:
             registration = registry.default(kind) if name is None else registry.get(kind, name)
             found[kind] = (registration, asked)
             if kind == "data":
-                words = _over(_normal(cast("Data", registration.component).settings), words)
+                words = _over(_settings(registry, registration), words)
         # Only now, since reading parameters imports torch, which a misspelt name need not wait for.
         choices = {kind: Choice.of(registration, asked) for kind, (registration, asked) in found.items()}
         plain = {key: _VALIDATE[key](key, value) for key, value in words.items() if key not in KINDS}
@@ -151,6 +151,15 @@ class Experiment:
             said[kind] = [provenance["distribution"], provenance["name"], self[kind].parameters]
         text = json.dumps(said, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _settings(registry: Registry, data: Registration) -> dict[str, Any]:
+    """What suits a data set, in normal words; its components are those that its author means."""
+    words = _normal(cast("Data", data.component).settings)
+    for kind in {"model", "optimizer"} & words.keys():
+        name, parameters = words[kind]
+        words[kind] = (registry.meant_by(data.plugin, kind, name), parameters)
+    return words
 
 
 def read(path: Path) -> dict[str, Any]:

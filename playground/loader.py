@@ -120,6 +120,8 @@ class Loader:
     def _listed(self, hook: str, implementation: object) -> list[list[Any]]:
         try:
             answers = self._call(hook, implementation, {})
+            if len(answers) < len(self._implementations(hook, implementation)):
+                raise _UnusableError(f"{hook} returned a NoneType, not a list of components")
             for answer in answers:
                 if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
                     raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
@@ -130,12 +132,15 @@ class Loader:
             raise _UnusableError(f"{hook} raised {brief(error)}") from error
 
     def _call(self, hook: str, implementation: object, arguments: dict[str, Any]) -> list[Any]:
-        # Not through the hook, which calls everybody and stops at the first who raises.
-        return [
-            one.function(*(arguments[name] for name in one.argnames))
-            for one in getattr(self._manager.hook, hook).get_hookimpls()
-            if one.plugin is implementation
-        ]
+        # Each by itself, since a call of everybody stops at the first who raises.
+        others = [loaded for _, loaded in self._loaded if loaded is not implementation]
+        answers: list[Any] = self._manager.subset_hook_caller(hook, others)(**arguments)
+        return answers
+
+    def _implementations(self, hook: str, implementation: object) -> list[Any]:
+        """Those that give an answer, not those that wrap others."""
+        found = getattr(self._manager.hook, hook).get_hookimpls()
+        return [one for one in found if one.plugin is implementation and not (one.wrapper or one.hookwrapper)]
 
 
 class _Overheard:

@@ -166,6 +166,19 @@ class Registry:
         note = f" (not loaded: {', '.join(unusable)}; 'playground list' says why)" if unusable else ""
         raise RequestError(f"unknown {kind} '{name}'{hint}{note}")
 
+    def meant_by(self, plugin: Plugin, kind: str, name: str) -> str:
+        """The name under which `get` finds what a plugin itself calls `name`.
+
+        What its own distribution provides, else what comes with the project, else what anybody provides: somebody
+        else's component of the same name must not change, or break, what its author wrote.
+        """
+        namesakes = [one for one in self.of_kind(kind) if one.component.name == name]
+        for home in (plugin.distribution, HOME):
+            found = [one for one in namesakes if one.plugin.distribution == home]
+            if len(found) == 1:
+                return found[0].name
+        return name
+
     def default(self, kind: str) -> Registration:
         """The component that a run takes where none of this kind is asked for.
 
@@ -218,10 +231,12 @@ class Registry:
                 if other is not one and other.component.name == one.component.name
             ]
             if rivals and one.plugin.status == "ok":
+                # Without the project's own nobody could do much.
+                strangers = [name for name in (one.plugin.qualified, *rivals) if not name.startswith(f"{HOME}/")]
                 one.plugin.mark(
                     "clashing",
                     f"{one.kind} '{one.component.name}' is also provided by {', '.join(rivals)}",
-                    f"say '{one.name}', or disable one: --no-plugin {one.plugin.qualified}",
+                    f"say '{one.name}', or disable one: --no-plugin {(strangers or rivals)[0]}",
                 )
 
 

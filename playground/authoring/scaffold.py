@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.resources
+import keyword
 import re
 import shutil
 import string
@@ -38,11 +39,14 @@ def write(name: str, kind: str, folder: Path) -> Path:
     component = name.removeprefix(PREFIX)
     if not NAME.fullmatch(component):
         raise RequestError(f"'{name}' is no name for a plugin: lower-case letters and digits, with '-' between them")
+    factory = "".join(part.capitalize() for part in re.split(r"[._-]", component))
+    if keyword.iskeyword(factory):
+        raise RequestError(f"'{name}' is no name for a plugin: Python keeps the word {factory} for itself")
     words = {
         "distribution": f"{PREFIX}{component}",
         "module": re.sub(r"[.-]", "_", f"{PREFIX}{component}"),
         "component": component,
-        "factory": "".join(part.capitalize() for part in re.split(r"[._-]", component)),
+        "factory": factory,
         "kind": kind,
     }
     target = folder / words["distribution"]

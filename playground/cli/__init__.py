@@ -18,12 +18,13 @@ from playground.cli.data import data
 from playground.cli.install import install, uninstall
 from playground.cli.list import list_
 from playground.cli.new_plugin import new_plugin
-from playground.cli.output import keep_stdout_for_results, note
+from playground.cli.output import note
 from playground.cli.plugins import plugins
 from playground.cli.run import run
 from playground.cli.scale import scale
 from playground.cli.show import show
 from playground.errors import PlaygroundError, RequestError, brief
+from playground.streams import keep_stdout_for_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

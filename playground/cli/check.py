@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
 import click
@@ -45,7 +46,7 @@ def check(application: Application, kind: str | None, name: str | None, plugin: 
         print_json([report.to_dict() for report in reports])
     else:
         for report in reports:
-            _print(report)
+            _print(report, application.debug)
     return 0 if all(report.passed for report in reports) else 1
 
 
@@ -67,7 +68,7 @@ def _wanted(registry: Registry, kind: str | None, name: str | None, plugin: str 
     return found
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, debug: bool) -> None:
     registration = report.choice.registration
     click.echo(
         f"{registration.kind} {report.choice} (plugin {registration.plugin.qualified} {registration.plugin.version})"
@@ -76,6 +77,12 @@ def _print(report: Report) -> None:
         ("verdict", "check", "evidence"),
         [(outcome.verdict, outcome.check.name, outcome.evidence) for outcome in report.outcomes],
     )
+    failed = [outcome for outcome in report.outcomes if outcome.verdict == "fail"]
+    for outcome in failed:
+        click.echo(f"{outcome.check.name} asks for: {outcome.check.demand}")
+    if debug:
+        for outcome in failed:
+            traceback.print_exception(outcome.error)
     counts = dict.fromkeys(("pass", "fail", "n/a"), 0)
     for outcome in report.outcomes:
         counts[outcome.verdict] += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -57,22 +56,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def plugins_print_to_stderr() -> contextlib.AbstractContextManager[Any]:
     """While plugins' code runs: what it prints must not end up in the middle of a result."""
     return contextlib.redirect_stdout(sys.stderr)
-
-
-def keep_stdout_for_results() -> None:
-    """From here on only this tool writes to stdout, in a process that ends with the command.
-
-    What reaches file descriptor 1 past `sys.stdout`, from a library or a child process of a plugin's, goes to stderr.
-    """
-    stdout = sys.stdout
-    # In a notebook or a test stdout is no file descriptor, and a closed one needs no protection.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        if stdout.fileno() == 1:
-            stdout.flush()
-            kept = os.dup(1)
-            os.dup2(2, 1)
-            buffering = 1 if stdout.isatty() else -1
-            sys.stdout = os.fdopen(kept, "w", buffering, encoding=stdout.encoding, errors=stdout.errors)
 
 
 def note(text: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from playground.engine.defaults import plain
+from playground.engine.randomness import preserved
 from playground.errors import brief
 
 if TYPE_CHECKING:
@@ -34,11 +37,16 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a check ended. evidence: of a failure; of a pass what is worth knowing; otherwise why there was nothing."""
+    """How a check ended.
+
+    evidence: of a failure; of a pass what is worth knowing; otherwise why there was nothing. error: what was raised
+    where it failed, with its traceback.
+    """
 
     check: Check
     verdict: Verdict
     evidence: str = ""
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True)
@@ -54,17 +62,24 @@ class Check:
     look: Callable[[Subject], str | None]
 
     def __call__(self, subject: Subject) -> Outcome:
-        """Look at a subject. Whatever its component raises is a failure; only Ctrl-C is the user's own."""
+        """Look at a subject. Whatever its component raises is a failure; only Ctrl-C is the user's own.
+
+        torch's defaults are the plain ones meanwhile; they and the streams of random numbers are left as they were.
+        """
+        drawn = random.getstate()
         try:
-            return Outcome(self, "pass", self.look(subject) or "")
+            with plain(), preserved():
+                return Outcome(self, "pass", self.look(subject) or "")
         except NotApplicableError as reason:
             return Outcome(self, "n/a", str(reason))
         except ConformanceError as failure:
-            return Outcome(self, "fail", str(failure))
+            return Outcome(self, "fail", str(failure), failure)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return Outcome(self, "fail", brief(error))
+            return Outcome(self, "fail", brief(error), error)
+        finally:
+            random.setstate(drawn)
 
 
 class Checks(list[Check]):

@@ -40,19 +40,20 @@ class Sample(NamedTuple):
 
 def sample(subject: Subject, seed: int = 0) -> Sample:
     """The model for rows of the first shape that it takes, its weights drawn under a seed."""
-    refusals = []
+    refusals: list[BaseException] = []
     for shape in SHAPES:
         try:
             with randomness.drawing(seed, "weights"):
                 made = subject.choice.build(shape, OUTPUTS)
         except RequestError as error:
-            refusals.append(brief(error.__cause__ or error, 120))
+            refusals.append(error.__cause__ or error)
             continue
         require(isinstance(made, nn.Module), f"it is a {type(made).__name__}, not a torch.nn.Module")
         found = Sample(cast("nn.Module", made).double(), shape)
         tokens = found._replace(dtype=torch.int64)
         return tokens if not _takes(found) and _takes(tokens) else found
-    raise ConformanceError(f"it takes rows of none of the shapes {', '.join(map(str, SHAPES))}: {refusals[-1]}")
+    shapes = ", ".join(map(str, SHAPES))
+    raise ConformanceError(f"it takes rows of none of the shapes {shapes}: {brief(refusals[-1], 120)}") from refusals[-1]
 
 
 def _takes(found: Sample) -> bool:

@@ -328,7 +328,7 @@ def is_the_same_on_every_exact_backend(subject: Subject) -> str:
     for name, backend in backends.items():
         found = tried(experiment(backend=backend, model=model, **words))
         if isinstance(found, BaseException):
-            raise ConformanceError(f"{name}: {brief(found)}")
+            raise ConformanceError(f"{name}: {brief(found)}") from found
         _compare(name, found, expected)
     return ", ".join(["the kit's replicas", *backends]) + left_out(unfit)
 

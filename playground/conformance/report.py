@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from playground.components import KINDS, Component
-from playground.conformance.checks import Check, Checks, Subject
+from playground.conformance.checks import Check, Subject
 from playground.conformance.problems import OWN
-from playground.engine.defaults import plain
 from playground.errors import RequestError
 from playground.experiment import Choice
 from playground.expressions import parse
@@ -18,7 +17,7 @@ from playground.registry import Registration, Registry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from playground.conformance.checks import Outcome
+    from playground.conformance.checks import Checks, Outcome
 
 MODULES = {"data": "data", "model": "models", "optimizer": "optimizers", "backend": "backends"}
 
@@ -53,10 +52,10 @@ class Report:
         }
 
 
-def checks_of(kind: str) -> Checks:
-    """The checks of a kind."""
-    found: Checks = importlib.import_module(f"playground.conformance.{MODULES[kind]}").CHECKS
-    return found
+def checks_of(kind: str) -> list[Check]:
+    """The checks of a kind, that it can be loaded at first."""
+    checks: Checks = importlib.import_module(f"playground.conformance.{MODULES[kind]}").CHECKS
+    return [LOADING, *checks]
 
 
 def check(kind: str, component: str | Component | Mapping[str, Any], registry: Registry | None = None) -> Report:
@@ -67,13 +66,13 @@ def check(kind: str, component: str | Component | Mapping[str, Any], registry: R
     """
     registry = Registry() if registry is None else registry
     registration, asked = _meant(kind, component, registry)
-    loading = LOADING(Subject(Choice(registration, {}), registry))
-    if loading.verdict == "fail":
-        return Report(Choice(registration, {}), (loading,))
+    first, *others = checks_of(kind)
+    loaded = first(Subject(Choice(registration, {}), registry))
+    if loaded.verdict == "fail":
+        # Not even its parameters are known.
+        return Report(Choice(registration, {}), (loaded,))
     subject = Subject(Choice.of(registration, asked), registry)
-    # Whatever torch's defaults are and whatever the checks draw, the caller's are left as they were.
-    with plain():
-        return Report(subject.choice, (loading, *(one(subject) for one in checks_of(kind))))
+    return Report(subject.choice, (loaded, *(one(subject) for one in others)))
 
 
 def subject_of(kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:

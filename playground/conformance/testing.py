@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from playground.conformance.checks import ConformanceError
 from playground.conformance.report import checks_of, subject_of
-from playground.engine.defaults import plain
 from playground.registry import Registry
 
 if TYPE_CHECKING:
@@ -33,12 +33,16 @@ class _Conformance:
     def test_conformance(self, check: Check) -> None:
         if not hasattr(type(self), "component"):
             pytest.fail(f"{type(self).__name__} names no component", pytrace=False)
-        with plain():
-            outcome = check(subject_of(self.kind, self.component, self.registry()))
+        outcome = check(subject_of(self.kind, self.component, self.registry()))
         if outcome.verdict == "n/a":
             pytest.skip(outcome.evidence)
         if outcome.verdict == "fail":
-            pytest.fail(f"{check.demand}\n{outcome.evidence}", pytrace=False)
+            error = outcome.error
+            raised = error.__cause__ if isinstance(error, ConformanceError) else error
+            if raised is None:
+                pytest.fail(f"{check.demand}\n{outcome.evidence}", pytrace=False)
+            # The component's own code raised it, and its author wants to see where.
+            raise AssertionError(f"{check.demand}\n{outcome.evidence}") from raised
 
 
 @cache

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from playground.discovery import normal
 from playground.distributions import inventory
-from playground.distributions.installed import Installed, installed, named, normal
+from playground.distributions.installed import Installed, installed, named
 from playground.distributions.pip import PipError, held, pip
 from playground.errors import RequestError, brief
 from playground.registry import HOME
@@ -37,7 +38,11 @@ class Change:
         except (OSError, ValueError) as error:
             return cls(distribution, faults=(f"its components are not known: {brief(error)}",))
         components = tuple(component for plugin in plugins for component in plugin["components"])
-        faults = tuple(f"plugin {one['name']} is {one['status']}: {one['reason']}" for one in plugins if one["reason"])
+        faults = tuple(
+            f"plugin {one['name']} is {one['status']}: {one['reason']}; {one['mend']}"
+            for one in plugins
+            if one["reason"]
+        )
         return cls(distribution, components, faults)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.discovery import UNKNOWN, Plugin, discover
+from playground.discovery import UNKNOWN, Plugin, discover, normal
 from playground.errors import RequestError, did_you_mean
 from playground.registry import HOME
 
@@ -38,11 +37,6 @@ class Installed:
         except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
             return {}
         return found if isinstance(found, dict) and isinstance(found.get("url"), str) else {}
-
-
-def normal(name: str) -> str:
-    """The one spelling of a distribution's name (PEP 503): `My_Plugin` and `my-plugin` are the same."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def installed() -> dict[str, Installed]:

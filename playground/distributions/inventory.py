@@ -12,7 +12,7 @@ PATIENCE = 60
 
 
 def provided(distribution: str) -> list[dict[str, Any]]:
-    """For each plugin of an installed distribution its `name`, `status`, `reason` and `components` (`kind name`).
+    """For each plugin of an installed distribution its `name`, `status`, `reason`, `mend` and `components`, as `kind name`.
 
     Raises OSError or ValueError, with what went wrong, where the child ends badly or takes too long.
     """
@@ -22,33 +22,36 @@ def provided(distribution: str) -> list[dict[str, Any]]:
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ValueError(f"importing takes more than {PATIENCE} s") from None
+        raise ValueError(f"importing it takes more than {PATIENCE} s") from None
     try:
         found: list[dict[str, Any]] = json.loads(done.stdout)
     except ValueError:
-        raise ValueError(f"importing ends the interpreter, with exit code {done.returncode}") from None
+        raise ValueError(f"importing it ends the interpreter, with exit code {done.returncode}") from None
     return found
 
 
 def _main(distribution: str) -> None:
-    from playground.discovery import Plugin, discover
-    from playground.distributions.installed import normal
-    from playground.registry import Registry
+    from playground.discovery import Plugin, discover, normal
+    from playground.registry import HOME, Registry
+    from playground.streams import keep_stdout_for_results
 
+    keep_stdout_for_results()
     entry_points, _ = discover()
-    own = [one for one in entry_points if normal(Plugin.of(one).distribution) == normal(distribution)]
-    results, sys.stdout = sys.stdout, sys.stderr
-    registry = Registry(entry_points=own)
+    # Beside the project's own, so that components of one name are seen to clash with those that everybody has.
+    wanted = {normal(distribution), HOME}
+    registry = Registry(entry_points=[one for one in entry_points if normal(Plugin.of(one).distribution) in wanted])
     found = [
         {
             "name": plugin.name,
             "status": plugin.status,
             "reason": plugin.reason,
+            "mend": plugin.mend,
             "components": [f"{one.kind} {one.component.name}" for one in registry.provided_by(plugin)],
         }
         for plugin in registry.plugins
+        if normal(plugin.distribution) == normal(distribution)
     ]
-    print(json.dumps(found), file=results)
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from playground.errors import PlaygroundError, RequestError
 from playground.registry import HOME
@@ -34,26 +36,25 @@ def pip(command: str, *arguments: str) -> None:
 
 
 def held() -> Iterator[str]:
-    """Lines of a constraints file that hold this project and what it needs at the versions that are installed.
+    """Lines of a constraints file that hold this project and all that it needs, and what that needs in its turn, at the
+    versions that are installed.
 
     A plugin that wants another torch is then refused by pip, where it would have taken torch away from everything else.
     """
-    yield from _line(HOME)
-    try:
-        needed = importlib.metadata.requires(HOME) or []
-    except importlib.metadata.PackageNotFoundError:
-        return
-    for requirement in needed:
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        if name and "extra ==" not in requirement:
-            yield from _line(name[0])
-
-
-def _line(name: str) -> Iterator[str]:
-    try:
-        yield f"{name}=={importlib.metadata.version(name)}"
-    except importlib.metadata.PackageNotFoundError:
-        return
+    waiting, seen = [HOME], set()
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            # An extra that is not here, or the project itself where it runs from its source.
+            continue
+        yield f"{name}=={distribution.version}"
+        needed = map(Requirement, distribution.requires or ())
+        waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
 def _instead(command: str, arguments: Sequence[str]) -> str:

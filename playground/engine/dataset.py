@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -30,6 +31,7 @@ class Dataset:
     task: `regression` (half the mean squared error) or `classification` (cross-entropy, accuracy).
     classes: how many classes there are; classification only.
     notes: what a reader of results must know, e.g. how the columns were standardised.
+    waives: what these data knowingly do not keep: the reason by the name of the conformance check.
 
     Raises ValueError or TypeError where the parts do not fit together.
     """
@@ -40,6 +42,7 @@ class Dataset:
     classes: int | None = None
     notes: tuple[str, ...] = ()
     workers: int = 0
+    waives: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, rows in (("train", self.train), ("test", self.test)):
@@ -70,6 +73,9 @@ class Dataset:
         notes: Any = self.notes
         if not isinstance(notes, tuple | list) or not all(isinstance(note, str) for note in notes):
             raise TypeError("notes must be a tuple of str")
+        waives: Any = self.waives
+        if not isinstance(waives, Mapping) or not all(isinstance(one, str) for pair in waives.items() for one in pair):
+            raise TypeError("waives must be a mapping of names of checks to reasons")
 
     @property
     def rows(self) -> int:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 # From the bottom to the top. Within a floor modules may import each other, but not in a circle.
 FLOORS: list[set[str]] = [
-    {"errors", "expressions", "parameters", "components", "hookspecs", "discovery", "loader", "config"},
+    {"errors", "expressions", "parameters", "components", "hookspecs", "discovery", "loader", "config", "streams"},
     {"registry"},
     {"experiment", "distributions", "authoring"},
     {"engine"},

@@ -255,6 +255,34 @@ def test_a_hook_may_yield_its_components(provide: Provide) -> None:
     assert names(Registry(entry_points=provide({"stranger": source})), "optimizer") == ["lion"]
 
 
+def test_a_plugin_may_wrap_its_own_hook(provide: Provide) -> None:
+    source = (
+        f"{HEAD}class Inner:\n    @hookimpl\n    def playground_optimizers(self):\n"
+        "        return [Optimizer('lion', 'a:b')]\n\n    @hookimpl(wrapper=True)\n"
+        "    def playground_run_start(self, run):\n        run.append('before')\n        answer = yield\n"
+        "        run.append('after')\n        return answer\n\n\ncats = Inner()\n"
+    )
+    (point,) = provide({"stranger": source})
+    registry = Registry(entry_points=[type(point)(point.name, f"{point.value}:cats", point.group)])
+    assert names(registry, "optimizer") == ["lion"]
+    said: list[str] = []
+    registry.notify("playground_run_start", said.append, run=said)
+    assert said == ["before", "after"]
+
+
+def test_a_plugin_with_only_a_wrapper_lists_nothing_and_is_well(provide: Provide) -> None:
+    source = f"{HEAD}@hookimpl(wrapper=True)\ndef playground_optimizers():\n    return (yield)\n"
+    registry = Registry(entry_points=provide({"stranger": source, "cats": LION}))
+    assert set(health(registry).values()) == {"ok"}
+    assert names(registry, "optimizer") == ["lion"]
+
+
+@pytest.mark.parametrize("name", ["Evil_Cats", "evil-cats", "evil.cats", "EVIL-CATS"])
+def test_a_distribution_is_meant_by_any_spelling_of_its_name(provide: Provide, name: str) -> None:
+    registry = Registry(entry_points=provide({"Evil_Cats/cats": LION}), disable=[name])
+    assert set(health(registry).values()) == {"disabled"}
+
+
 def test_two_registries_know_nothing_of_each_other(provide: Provide) -> None:
     points = provide({"cats": LION, "dogs": TIGER.replace("tiger", "wolf"), "lame": BREAKAGES["a misspelt hook"][0]})
     whole, part = Registry(entry_points=points), Registry(entry_points=points, disable=["dogs", "lame"])
@@ -412,6 +440,35 @@ def test_what_a_factory_prints_does_not_get_into_the_result(provide: Provide, ca
 
 
 # Plugins that clash
+
+
+def test_what_a_data_set_suggests_is_what_its_author_knew(provide: Provide, call: Cli, tmp_path: Path) -> None:
+    linear = f"{HEAD}@hookimpl\ndef playground_models():\n    return [Model('linear', 'no:such')]\n"
+    provide({"stranger/mine": linear})
+    ran = call("run", "--epochs", 1, "--json", "--out", tmp_path / "runs")
+    assert ran.code == 0, ran.err
+    model = ran.json["experiment"]["model"]
+    assert (model["name"], model["distribution"]) == ("linear", "optim-playground")
+    # Who says the name without the distribution is asked which one is meant.
+    asked = call("run", "--model", "linear")
+    assert asked.code == 2
+    assert "say 'optim-playground/linear' or 'stranger/linear'" in asked.err
+    (row,) = (row for row in call("plugins", "--json").json if row["distribution"] == "stranger")
+    assert row["status"] == "clashing"
+    assert row["mend"].endswith("--no-plugin stranger/mine")
+
+
+def test_what_a_strangers_data_set_suggests_is_first_what_lies_beside_it(provide: Provide) -> None:
+    source = (
+        f"{HEAD}@hookimpl\ndef playground_data():\n"
+        "    return [Data('mine', 'a:b', settings={'model': 'linear', 'optimizer': 'sgd'})]\n\n\n"
+        "@hookimpl\ndef playground_models():\n    return [Model('linear', 'c:d')]\n"
+    )
+    registry = Registry(entry_points=[*builtin_points(), *provide({"stranger": source, "other": source})])
+    plugin = next(one for one in registry.plugins if one.distribution == "stranger")
+    assert registry.meant_by(plugin, "model", "linear") == "stranger/linear"
+    assert registry.meant_by(plugin, "optimizer", "sgd") == "sgd"
+    assert registry.meant_by(plugin, "optimizer", "sdg") == "sdg"
 
 
 def test_two_plugins_under_one_entry_point_name_are_both_named(provide: Provide, call: Cli) -> None:

@@ -68,6 +68,17 @@ def test_a_failure_is_shown_with_its_evidence_and_ends_with_1(call: Callable[...
 
 
 @pytest.mark.usefixtures("wrong")
+def test_of_a_failure_the_demand_is_said_and_the_traceback_where_it_is_asked_for(call: Callable[..., Any]) -> None:
+    done = call("check", "model", "refuses")
+    assert done.code == 1
+    assert "gives-a-row-of-outputs-for-each-row asks for: " in done.out
+    assert "Traceback" not in done.out + done.err
+    done = call("check", "model", "refuses", "--debug")
+    assert "Traceback" in done.err
+    assert "in refuses" in done.err
+
+
+@pytest.mark.usefixtures("wrong")
 def test_a_plugin_is_checked_with_all_its_components(call: Callable[..., Any]) -> None:
     done = call("check", "--plugin", "optim-wrong", "--json")
     assert done.code == 1
@@ -113,6 +124,31 @@ def test_a_misspelt_name_does_not_wait_for_torch(cli: Callable[..., Any], tmp_pa
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')")
     done = cli("check", "optimizer", "adma", env={"PYTHONPATH": str(tmp_path)})
     assert (done.code, done.err) == (2, "error: unknown optimizer 'adma'; did you mean 'adam'?\n")
+
+
+def test_streams_of_random_numbers_and_defaults_are_left_as_they_were() -> None:
+    import random
+
+    import torch
+
+    from playground.conformance import check
+
+    def drawn() -> tuple[Any, ...]:
+        return random.getstate(), torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.is_grad_enabled()
+
+    before = drawn()
+    for kind, component in (("model", "mlp"), ("data", "linear-regression"), ("optimizer", "sgd:lr=0.1")):
+        assert check(kind, component).passed
+        assert drawn() == before, kind
+
+
+def test_a_backend_is_tried_on_the_devices_that_are_asked_for(call: Callable[..., Any]) -> None:
+    done = call("check", "backend", "manual:devices=4", "--json")
+    assert done.code == 0, done.out
+    (report,) = done.json
+    evidence = {row["check"]: row["evidence"] for row in report["checks"]}
+    assert report["component"] == "manual:devices=4"
+    assert evidence["equals-one-device"] == "on 1, 2, 3, 4 replicas, to 1e-10"
 
 
 TESTS = """

@@ -142,6 +142,27 @@ def test_a_plugin_that_would_change_what_playground_needs_is_refused(environment
     assert "playground_old" not in environment.plugins()
 
 
+def test_what_playground_needs_only_through_others_is_held_too(environment: Any, tmp_path: Path) -> None:
+    # No requirement of playground's own: torch is what needs it.
+    folder = distribution(tmp_path, "playground-older", "", dependencies='["networkx < 1"]')
+    done = environment("install", folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "networkx" in done.stderr
+    assert "playground_older" not in environment.plugins()
+
+
+def test_a_name_that_others_have_is_said_when_it_comes(environment: Any, tmp_path: Path) -> None:
+    source = (
+        "import os\nfrom playground import Model, hookimpl\n\nos.system('echo a child speaks')\n\n\n"
+        "@hookimpl\ndef playground_models():\n    return [Model('linear', 'torch.nn:Linear')]\n"
+    )
+    done = environment("install", distribution(tmp_path, "playground-same", source))
+    assert (done.returncode, done.stdout) == (0, "installed playground-same 1.0: model linear\n"), done.stderr
+    assert "model 'linear' is also provided by optim-playground/models" in done.stderr
+    assert "--no-plugin playground-same/playground_same" in done.stderr
+    assert environment("run", "--epochs", 1).returncode == 0
+
+
 def test_what_is_no_plugin_is_installed_and_said_to_be_none(environment: Any, tmp_path: Path) -> None:
     folder = distribution(tmp_path, "just-a-library", "")
     text = (folder / "pyproject.toml").read_text().replace("entry-points.playground", "entry-points.other")

@@ -108,8 +108,12 @@ def standardised_over_training_rows() -> Dataset:
     return Dataset((inputs[:40], targets[:40]), (inputs[40:], targets[40:]))
 
 
-def labelled() -> Dataset:
-    return replace(standardised_over_both(), notes=("The statistics are those of all rows, test rows too.",))
+def waived() -> Dataset:
+    return replace(standardised_over_both(), waives={"its-scale-does-not-come-from-test-rows": "so it was published"})
+
+
+def waives_what_is_no_check() -> Dataset:
+    return replace(right(), waives={"its-scale": "so it was published"})
 
 
 def failures(factory: Any) -> dict[str, str]:
@@ -117,7 +121,7 @@ def failures(factory: Any) -> dict[str, str]:
     return {one.check.name: one.evidence for one in report.outcomes if one.verdict == "fail"}
 
 
-@pytest.mark.parametrize("factory", [right, classes, standardised_over_training_rows, labelled])
+@pytest.mark.parametrize("factory", [right, classes, standardised_over_training_rows, waived])
 def test_what_is_right_passes(factory: Any) -> None:
     assert failures(factory) == {}
 
@@ -127,6 +131,7 @@ def test_what_is_right_passes(factory: Any) -> None:
     [
         (raising, "is-a-data-set", "the file is not there"),
         (not_a_data_set, "is-a-data-set", "tuple"),
+        (waives_what_is_no_check, "is-a-data-set", "it waives 'its-scale', which is none of"),
         (another_shape_to_test, "its-rows-have-one-shape", "test has inputs [3] float32"),
         (another_type_to_test, "its-rows-have-one-shape", "test has inputs [4] float64"),
         (a_hole, "its-numbers-are-finite", "1 rows of train have inputs that are not finite"),
@@ -149,3 +154,17 @@ def test_a_mutant_fails_the_check_that_is_meant_for_it(factory: Any, name: str, 
 
 def test_holes_in_the_same_places_are_the_same_data() -> None:
     assert failures(a_hole).keys() == {"its-numbers-are-finite"}
+
+
+def test_what_the_data_waive_does_not_apply_for_their_reason() -> None:
+    report = check("data", Data("mutant", waived), REGISTRY)
+    (outcome,) = (one for one in report.outcomes if one.check.name == "its-scale-does-not-come-from-test-rows")
+    assert outcome.verdict == "n/a"
+    assert outcome.evidence.startswith("waived, since so it was published: ")
+
+
+def test_what_is_waived_without_need_is_looked_at() -> None:
+    made = replace(right(), waives={"train-and-test-share-no-row": "one never knows"})
+    report = check("data", Data("mutant", lambda: made), REGISTRY)
+    (outcome,) = (one for one in report.outcomes if one.check.name == "train-and-test-share-no-row")
+    assert outcome.verdict == "pass"

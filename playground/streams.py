@@ -1,0 +1,23 @@
+"""The process's stdout, kept for results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+
+def keep_stdout_for_results() -> None:
+    """From here on only this tool writes to stdout, in a process that ends with the command.
+
+    What reaches file descriptor 1 past `sys.stdout`, from a library or a child process of a plugin's, goes to stderr.
+    """
+    stdout = sys.stdout
+    # In a notebook or a test stdout is no file descriptor, and a closed one needs no protection.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if stdout.fileno() == 1:
+            stdout.flush()
+            kept = os.dup(1)
+            os.dup2(2, 1)
+            buffering = 1 if stdout.isatty() else -1
+            sys.stdout = os.fdopen(kept, "w", buffering, encoding=stdout.encoding, errors=stdout.errors)
