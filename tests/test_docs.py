@@ -180,11 +180,13 @@ def test_the_optimizer_of_the_tutorial_is_installed_by_pip_and_trains(tmp_path: 
     (project / "playground_lion").mkdir(parents=True)
     page = _read("plugins.md")
     files = re.findall(
-        r"```\w+\n# (playground_lion/[\w.]+|setup\.cfg|pyproject\.toml)[^\n]*\n(.*?)```", page, re.DOTALL
+        r"```\w+\n# (?:playground-lion/)?(playground_lion/[\w.]+|setup\.cfg|pyproject\.toml)[^\n]*\n(.*?)```",
+        page,
+        re.DOTALL,
     )
     assert {name for name, _ in files} == {
         "playground_lion/__init__.py",
-        "playground_lion/lion.py",
+        "playground_lion/optimizer.py",
         "setup.cfg",
         "pyproject.toml",
     }

@@ -53,7 +53,8 @@ def sample(subject: Subject, seed: int = 0) -> Sample:
         tokens = found._replace(dtype=torch.int64)
         return tokens if not _takes(found) and _takes(tokens) else found
     shapes = ", ".join(map(str, SHAPES))
-    raise ConformanceError(f"it takes rows of none of the shapes {shapes}: {brief(refusals[-1], 120)}") from refusals[-1]
+    last = refusals[-1]
+    raise ConformanceError(f"it takes rows of none of the shapes {shapes}: {brief(last, 120)}") from last
 
 
 def _takes(found: Sample) -> bool:

@@ -12,7 +12,9 @@ PATIENCE = 60
 
 
 def provided(distribution: str) -> list[dict[str, Any]]:
-    """For each plugin of an installed distribution its `name`, `status`, `reason`, `mend` and `components`, as `kind name`.
+    """What each plugin of an installed distribution is: its `name`, `status`, `reason`, `mend` and `components`.
+
+    A component is written as `kind name`.
 
     Raises OSError or ValueError, with what went wrong, where the child ends badly or takes too long.
     """

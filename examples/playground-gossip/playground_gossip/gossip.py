@@ -7,7 +7,8 @@ class Gossip(ReplicaBackend):
     """Each replica steps along its own gradient, then averages its weights with those of its two neighbours."""
 
     def reduce(self, gradients):
-        # A replica's gradient is of its rows ÷ the rows of all; as many times that is the mean over its own rows.
+        # A replica's gradient is of its rows ÷ the rows of all; as many times that is the mean over its own rows where
+        # shards are of one size. Where not, who has more rows weighs more: the mean over replicas is that over rows.
         for own in gradients:
             for gradient in own:
                 gradient.mul_(len(gradients))
@@ -17,10 +18,11 @@ class Gossip(ReplicaBackend):
         before = [[weights.clone() for weights in own] for own in parameters]
         moved = 0
         for replica, own in enumerate(parameters):
-            neighbours = (before[replica - 1], before[(replica + 1) % len(before)])
-            for weights, *others in zip(own, *neighbours, strict=True):
+            # Of two replicas each has one neighbour, a single one has none.
+            neighbours = {(replica - 1) % len(before), (replica + 1) % len(before)} - {replica}
+            for weights, *others in zip(own, *(before[one] for one in neighbours), strict=True):
                 for other in others:
                     weights.add_(other.to(weights.device))
                     moved += other.numel() * other.element_size()
-                weights.div_(3)
+                weights.div_(1 + len(others))
         return moved

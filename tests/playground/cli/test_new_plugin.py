@@ -58,7 +58,22 @@ def test_the_prefix_may_be_said_and_dots_are_no_trouble(call: Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Lion", "2lions", "lion!", "../lion", "a b", "lion-", "playground-", "löwe", "-x", "none", "true", "playground-false"]
+    "name",
+    [
+        "",
+        "Lion",
+        "2lions",
+        "lion!",
+        "../lion",
+        "a b",
+        "lion-",
+        "playground-",
+        "löwe",
+        "-x",
+        "none",
+        "true",
+        "playground-false",
+    ],
 )
 def test_a_name_that_is_none_is_refused_and_nothing_is_written(
     name: str, call: Callable[..., Any], tmp_path: Path
