@@ -28,15 +28,14 @@ HOOKS = {kind: f"playground_{kind}" if kind == "data" else f"playground_{kind}s"
 
 
 class Loader:
-    """Loads plugins one by one into one pluggy manager, and calls their hooks.
+    """Loads plugins one by one, and calls their hooks.
 
-    Whatever a plugin raises is caught, SystemExit and its like too; only Ctrl-C is the user's own.
+    Each has a pluggy manager to itself, since a call of everybody would stop at the first who raises. Whatever
+    a plugin raises is caught, SystemExit and its like too; only Ctrl-C is the user's own.
     """
 
     def __init__(self) -> None:
-        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
-        self._loaded: list[tuple[Plugin, object]] = []
+        self._loaded: list[tuple[Plugin, pluggy.PluginManager]] = []
 
     def load(self, entry_point: EntryPoint, plugin: Plugin) -> list[Component]:
         """The components that the plugin provides; none, and the plugin marked as broken, where it cannot be used."""
@@ -57,9 +56,9 @@ class Loader:
 
     def notify(self, hook: str, report: Callable[[str], None], arguments: dict[str, Any]) -> None:
         """Call a hook of the run's life on every plugin; what one raises goes to `report`, and the rest are called."""
-        for plugin, implementation in self._loaded:
+        for plugin, manager in self._loaded:
             try:
-                self._call(hook, implementation, arguments)
+                getattr(manager.hook, hook)(**arguments)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -86,61 +85,24 @@ class Loader:
 
     def _register(self, implementation: object, plugin: Plugin) -> list[Component]:
         for other, loaded in self._loaded:
-            if loaded is implementation:
+            if any(one is implementation for _, one in loaded.list_name_plugin()):
                 raise _UnusableError(f"points to the same module as the plugin {other.qualified}")
-        self._loaded.append((plugin, implementation))
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
         try:
-            self._manager.register(implementation, plugin.qualified)
-            if not self._manager.get_hookcallers(implementation):
+            manager.register(implementation, plugin.qualified)
+            if not manager.get_hookcallers(implementation):
                 raise _UnusableError("implements no hook: its functions must be marked with @playground.hookimpl")
-            self._manager.check_pending()
-            return [component for kind in KINDS for component in self._provided(kind, implementation)]
-        except BaseException as error:
-            self._loaded.pop()
-            if self._manager.is_registered(implementation):
-                self._manager.unregister(implementation)
-            if isinstance(error, pluggy.PluginValidationError):
-                raise _UnusableError(f"does not fit the hooks: {_explained(error)}") from error
-            if isinstance(error, _UnusableError | KeyboardInterrupt):
-                raise
-            raise _UnusableError(f"registration failed: {brief(error)}") from error
-
-    def _provided(self, kind: str, implementation: object) -> list[Component]:
-        wanted, hook = KINDS[kind], HOOKS[kind]
-        components: list[Component] = []
-        for items in self._listed(hook, implementation):
-            for item in items:
-                if not isinstance(item, wanted):
-                    raise _UnusableError(f"{hook} listed a {type(item).__name__}, not a {wanted.__name__}")
-                if any(item.name == other.name for other in components):
-                    raise _UnusableError(f"{hook} listed two {kind} components named '{item.name}'")
-                components.append(item)
-        return components
-
-    def _listed(self, hook: str, implementation: object) -> list[list[Any]]:
-        try:
-            answers = self._call(hook, implementation, {})
-            if len(answers) < len(self._implementations(hook, implementation)):
-                raise _UnusableError(f"{hook} returned a NoneType, not a list of components")
-            for answer in answers:
-                if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
-                    raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
-            return [list(answer) for answer in answers]
+            manager.check_pending()
+            components = [component for kind in KINDS for component in _provided(kind, manager)]
         except (_UnusableError, KeyboardInterrupt):
             raise
+        except pluggy.PluginValidationError as error:
+            raise _UnusableError(f"does not fit the hooks: {_explained(error)}") from error
         except BaseException as error:
-            raise _UnusableError(f"{hook} raised {brief(error)}") from error
-
-    def _call(self, hook: str, implementation: object, arguments: dict[str, Any]) -> list[Any]:
-        # Each by itself, since a call of everybody stops at the first who raises.
-        others = [loaded for _, loaded in self._loaded if loaded is not implementation]
-        answers: list[Any] = self._manager.subset_hook_caller(hook, others)(**arguments)
-        return answers
-
-    def _implementations(self, hook: str, implementation: object) -> list[Any]:
-        """Those that give an answer, not those that wrap others."""
-        found = getattr(self._manager.hook, hook).get_hookimpls()
-        return [one for one in found if one.plugin is implementation and not (one.wrapper or one.hookwrapper)]
+            raise _UnusableError(f"registration failed: {brief(error)}") from error
+        self._loaded.append((plugin, manager))
+        return components
 
 
 class _Overheard:
@@ -158,6 +120,38 @@ class _Overheard:
 
 class _UnusableError(Exception):
     """A plugin cannot be used; the message is the reason that its row shows."""
+
+
+def _provided(kind: str, manager: pluggy.PluginManager) -> list[Component]:
+    wanted, hook = KINDS[kind], HOOKS[kind]
+    components: list[Component] = []
+    for items in _listed(hook, manager):
+        for item in items:
+            if not isinstance(item, wanted):
+                raise _UnusableError(f"{hook} listed a {type(item).__name__}, not a {wanted.__name__}")
+            if any(item.name == other.name for other in components):
+                raise _UnusableError(f"{hook} listed two {kind} components named '{item.name}'")
+            components.append(item)
+    return components
+
+
+def _listed(hook: str, manager: pluggy.PluginManager) -> list[list[Any]]:
+    caller = getattr(manager.hook, hook)
+    # Those that give an answer, not those that wrap others.
+    asked = [one for one in caller.get_hookimpls() if not (one.wrapper or one.hookwrapper)]
+    try:
+        answers = caller()
+        # pluggy leaves out an answer that is None.
+        if len(answers) < len(asked):
+            raise _UnusableError(f"{hook} returned a NoneType, not a list of components")
+        for answer in answers:
+            if isinstance(answer, str | Component) or not isinstance(answer, Iterable):
+                raise _UnusableError(f"{hook} returned a {type(answer).__name__}, not a list of components")
+        return [list(answer) for answer in answers]
+    except (_UnusableError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _UnusableError(f"{hook} raised {brief(error)}") from error
 
 
 def _explained(error: pluggy.PluginValidationError) -> str:
