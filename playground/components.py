@@ -6,12 +6,15 @@ component's parameters are its factory's signature, less the leading arguments t
 
 from __future__ import annotations
 
-import pkgutil
+import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, cast
+
+from playground.errors import did_you_mean
 
 Factory = str | Callable[..., Any]
 
@@ -28,10 +31,21 @@ def resolve(factory: Factory) -> Callable[..., Any]:
     Raises ImportError or AttributeError where the reference leads nowhere, and whatever the module raises when it is
     imported; TypeError where what it names cannot be called.
     """
-    found = pkgutil.resolve_name(factory) if isinstance(factory, str) else factory
+    found = _attribute(factory) if isinstance(factory, str) else factory
     if not callable(found):
         raise TypeError(f"'{factory}' is a {type(found).__name__}, which cannot be called")
     return cast("Callable[..., Any]", found)
+
+
+def _attribute(reference: str) -> Any:
+    module, _, path = reference.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            public = [one for one in dir(found) if not one.startswith("_")]
+            raise AttributeError(f"'{reference}' leads nowhere: there is no '{name}'{did_you_mean(name, public)}")
+        found = getattr(found, name)
+    return found
 
 
 def _check_factory(where: str, name: str, factory: object) -> None:
@@ -204,4 +218,4 @@ class Backend(Component):
     exact: bool = field(default=True, kw_only=True)
 
 
-KINDS: dict[str, type[Component]] = {kind.kind: kind for kind in (Data, Model, Optimizer, Backend)}
+KINDS: Mapping[str, type[Component]] = MappingProxyType({kind.kind: kind for kind in (Data, Model, Optimizer, Backend)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from playground.errors import brief
@@ -26,6 +27,7 @@ class Plugin:
     status: `ok`, `broken`, `clashing` or `disabled`; where it is not ok, `reason` says why and `mend` what to do.
     seconds: what importing it and asking for its components took; None where it was not imported.
     remarks: what its users suffer from though it works: that it is slow to import, or prints.
+    folder: where its distribution's metadata lie; empty where they lie in no folder.
     """
 
     name: str
@@ -37,12 +39,13 @@ class Plugin:
     mend: str = ""
     seconds: float | None = None
     remarks: list[str] = field(default_factory=list)
+    folder: str = ""
 
     @classmethod
     def of(cls, entry_point: EntryPoint) -> Plugin:
         """The plugin that an entry point names, before it is loaded."""
-        distribution, version = _identity(getattr(entry_point, "dist", None))
-        return cls(entry_point.name, entry_point.value, distribution, version)
+        found = getattr(entry_point, "dist", None)
+        return cls(entry_point.name, entry_point.value, *_identity(found), folder=_folder(found))
 
     @property
     def qualified(self) -> str:
@@ -65,7 +68,8 @@ def normal(distribution: str) -> str:
 def discover() -> tuple[list[EntryPoint], list[Plugin]]:
     """The entry points of the group `playground`, and a broken plugin for each distribution that cannot be read."""
     try:
-        return list(importlib.metadata.entry_points(group=GROUP)), []
+        found = importlib.metadata.entry_points(group=GROUP)
+        return [one for one in found if not _is_remnant(one.dist)], []
     except Exception:
         # One distribution's unreadable file fails them all, so each is asked on its own.
         return _discover_one_by_one()
@@ -79,18 +83,27 @@ def _discover_one_by_one() -> tuple[list[EntryPoint], list[Plugin]]:
         name, version = _identity(distribution)
         key = normal(name)
         # The first on the path hides others of its name, as it does for imports.
-        if key in seen:
+        if key in seen or _is_remnant(distribution):
             continue
         if name != UNKNOWN:
             seen.add(key)
         try:
             found += distribution.entry_points.select(group=GROUP)
         except Exception as error:
-            plugin = Plugin(name, "", name, version)
+            plugin = Plugin(name, "", name, version, folder=_folder(distribution))
             reason = f"its entry points in {distribution.locate_file('')} cannot be read: {brief(error)}"
             plugin.mark("broken", reason, "reinstall the distribution, or remove it")
             unreadable.append(plugin)
     return found, unreadable
+
+
+def _folder(distribution: Distribution | None) -> str:
+    return str(getattr(distribution, "_path", ""))
+
+
+def _is_remnant(distribution: Distribution | None) -> bool:
+    """Whether it is what pip moved out of the way and, cut off, did not delete."""
+    return Path(_folder(distribution)).name.startswith("~")
 
 
 def _identity(distribution: Distribution | None) -> tuple[str, str]:

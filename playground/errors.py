@@ -40,7 +40,9 @@ def brief(error: BaseException, limit: int = 400) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'adagrad'?` where a known word is close, else an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=3)
+    # Whatever the case of the letters; of several spellings of one word the first.
+    spellings = {one.lower(): one for one in reversed(list(known))}
+    close = [spellings[one] for one in difflib.get_close_matches(word.lower(), list(spellings), n=3)]
     # Letters that changed places first: `adma` is adam, though adamax has more letters in common with it.
-    close.sort(key=lambda other: sorted(other) != sorted(word))
+    close.sort(key=lambda other: sorted(other.lower()) != sorted(word.lower()))
     return f"; did you mean '{close[0]}'?" if close else ""

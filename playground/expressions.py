@@ -33,6 +33,8 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     for part in _split(rest, text) if colon else []:
         key, equals, value = part.partition("=")
         key, value = key.strip(), value.strip()
+        if equals and value and _KEY.fullmatch(meant := key.replace("-", "_")) and meant != key:
+            raise RequestError(f"in '{text}': '{key}' is no name of a parameter; did you mean '{meant}'?")
         if not equals or not _KEY.fullmatch(key) or not value:
             raise RequestError(f"in '{text}': '{part.strip()}' is not of the form KEY=VALUE (a list is [A, B])")
         if key in parameters:

@@ -44,8 +44,10 @@ class Loader:
             with self._observed(plugin):
                 try:
                     implementation = entry_point.load()
-                except KeyboardInterrupt:
-                    raise
+                except KeyboardInterrupt as interrupt:
+                    # Of the user's, who may wonder what takes so long; or the plugin's own.
+                    said = f"while the plugin {plugin.qualified} was imported; to go without: --no-plugin {plugin.name}"
+                    raise KeyboardInterrupt(said) from interrupt
                 except BaseException as error:
                     mend = f"repair or reinstall it, or remove it: playground uninstall {plugin.distribution}"
                     raise _UnusableError(f"import failed: {brief(error)}") from error
@@ -127,7 +129,7 @@ def _provided(kind: str, manager: pluggy.PluginManager) -> list[Component]:
     components: list[Component] = []
     for items in _listed(hook, manager):
         for item in items:
-            if not isinstance(item, wanted):
+            if not isinstance(item, wanted) or item.kind != kind:
                 raise _UnusableError(f"{hook} listed a {type(item).__name__}, not a {wanted.__name__}")
             if any(item.name == other.name for other in components):
                 raise _UnusableError(f"{hook} listed two {kind} components named '{item.name}'")

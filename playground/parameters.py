@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import inspect
+import itertools
 import re
 import types
 import typing
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -53,7 +54,7 @@ class Parameters(dict[str, Parameter]):
 
 
 def parameters_of(factory: Callable[..., Any], leading: int, defaults: Mapping[str, Any]) -> Parameters:
-    """Read a factory's signature.
+    """Read a factory's signature, and where a class's `__init__` takes `**kwargs`, what those of its bases add to it.
 
     leading: how many of its first arguments are passed by the core and are not parameters.
     defaults: what overrides the defaults of the signature.
@@ -70,6 +71,9 @@ def parameters_of(factory: Callable[..., Any], leading: int, defaults: Mapping[s
         ):
             name, hint = parameter.name, hints.get(parameter.name, Any)
             found[name] = Parameter(name, hint, _fitted(defaults.get(name, parameter.default), hint))
+    for name, parameter, hint in _handed_on(factory):
+        if name not in found:
+            found[name] = Parameter(name, hint, _fitted(defaults.get(name, parameter.default), hint))
     for name in defaults:
         if name not in found:
             if not found.open:
@@ -78,13 +82,34 @@ def parameters_of(factory: Callable[..., Any], leading: int, defaults: Mapping[s
     return found
 
 
+def _handed_on(factory: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter, Any]]:
+    """The optional parameters, with their hints, that the `**kwargs` of a class's `__init__` may reach in its bases."""
+    if not inspect.isclass(factory):
+        return
+    for own, above in itertools.pairwise(_constructors(factory)):
+        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in inspect.signature(own).parameters.values()):
+            return
+        hints = _hints(above)
+        for name, parameter in inspect.signature(above).parameters.items():
+            by_name = parameter.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            if by_name and parameter.default is not REQUIRED:
+                yield name, parameter, hints.get(name, Any)
+
+
+def _constructors(factory: type) -> list[Callable[..., Any]]:
+    """The `__init__`s written in Python of a class and its bases, in the order in which `super()` reaches them."""
+    found = [vars(base).get("__init__") for base in factory.__mro__]
+    return [one for one in found if inspect.isfunction(one)]
+
+
 def with_help(parameters: Parameters, factory: Callable[..., Any]) -> Parameters:
     """The same parameters with the help that the docstring of the factory (or of its `__init__`) gives them."""
     import docstring_parser
 
     helps: dict[str, str] = {}
-    for documented in (getattr(factory, "__init__", None) if inspect.isclass(factory) else None, factory):
-        text = inspect.getdoc(documented) if documented is not None else None
+    documented = [*reversed(_constructors(factory)), factory] if inspect.isclass(factory) else [factory]
+    for one in documented:
+        text = inspect.getdoc(one)
         for entry in docstring_parser.parse(text or "").params:
             # torch repeats the default in the text, and a component may have another.
             text = re.sub(r"\s*\(default: ([^()]|\([^()]*\))*\)", "", entry.description or "")

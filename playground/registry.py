@@ -160,10 +160,15 @@ class Registry:
         if matches:
             meant = " or ".join(f"'{one.name}'" for one in matches)
             raise RequestError(f"{kind} '{name}' is provided by {len(matches)} plugins: say {meant}")
+        unusable = [plugin for plugin in self.plugins if plugin.status in ("broken", "disabled")]
+        for plugin in unusable:
+            if plugin.answers_to(owner or bare):
+                # It is this one's, by all appearance, and no misspelling.
+                raise RequestError(f"no {kind} '{name}': plugin {plugin.qualified} is {plugin.status}: {plugin.reason}")
         names = [one.name for one in self.of_kind(kind)]
         hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
-        unusable = [plugin.name for plugin in self.plugins if plugin.status in ("broken", "disabled")]
-        note = f" (not loaded: {', '.join(unusable)}; 'playground list' says why)" if unusable else ""
+        said = ", ".join(f"{plugin.name} is {plugin.status}" for plugin in unusable)
+        note = f" ({said}; 'playground plugins' says why)" if unusable else ""
         raise RequestError(f"unknown {kind} '{name}'{hint}{note}")
 
     def meant_by(self, plugin: Plugin, kind: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """A new distribution with one plugin, written from the templates beside this file.
 
-A template is a text with `$distribution`, `$module`, `$component`, `$factory` and `$kind` in it (string.Template); what
-is in `common` belongs to every kind.
+A template is a text with `$component`, `$factory` and the like in it (string.Template); what is in `common` belongs to
+every kind.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def write(name: str, kind: str, folder: Path) -> Path:
         "module": re.sub(r"[.-]", "_", f"{PREFIX}{component}"),
         "component": component,
         "factory": factory,
+        "factory_name": "load" if kind == "data" else factory,
         "kind": kind,
     }
     target = folder / words["distribution"]

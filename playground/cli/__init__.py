@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import sys
 import traceback
@@ -56,8 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if getattr(sys, name) is None:
             # Closed by whoever started us; what is written to nobody must not be an error.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
-    keep_stdout_for_results()
-    sys.exit(_code(arguments, application) or DONE)
+    kept = keep_stdout_for_results()
+    # A library of a plugin's that crashes the interpreter leaves a word of where it was.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        faulthandler.enable()
+    code = _code(arguments, application) or DONE
+    if kept:
+        # What a plugin says on its way out is no result.
+        sys.stdout = sys.stderr
+    sys.exit(code)
 
 
 def _code(arguments: Sequence[str] | None, application: Application) -> int | None:
@@ -70,7 +78,7 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
     except PlaygroundError as error:
         return _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _complain(error, application, "interrupted", INTERRUPTED)
+        return _complain(error, application, f"interrupted {error}".rstrip(), INTERRUPTED)
     except Exception as error:
         if (refused := _refusal_of_stdout()) is not None:
             if isinstance(refused, BrokenPipeError):

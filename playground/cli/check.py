@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from playground.cli.application import Application, common_options
+from playground.cli.kind import Kind
 from playground.cli.output import json_option, note, plugins_print_to_stderr, print_json, print_table
-from playground.components import KINDS
 from playground.errors import RequestError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(KINDS)), required=False)
+@click.argument("kind", type=Kind(), required=False)
 @click.argument("name", metavar="[EXPR]", required=False)
 @click.option("--plugin", metavar="NAME", help="Check every component of a plugin, in place of KIND and EXPR.")
 @json_option

@@ -64,6 +64,7 @@ def uninstall(name: str) -> None:
 
 
 def _print(what: str, change: Change) -> None:
-    click.echo(f"{what}: {', '.join(change.components) or 'no components'}")
+    none = "no components that can be used" if change.faults else "no components"
+    click.echo(f"{what}: {', '.join(change.components) or none}")
     for fault in change.faults:
         note(fault)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from playground.cli.application import Application, common_options
+from playground.cli.kind import Kind
 from playground.cli.output import json_option, note, print_json, print_table
-from playground.components import KINDS
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice(list(KINDS)), required=False)
+@click.argument("kind", type=Kind(), required=False)
 @json_option
 @common_options
 @click.pass_obj

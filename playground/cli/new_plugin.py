@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from playground.cli.application import common_options
+from playground.cli.application import Application, common_options
+from playground.cli.kind import Kind
 from playground.cli.output import note
-from playground.components import KINDS
+from playground.discovery import normal
+from playground.errors import RequestError
 
 
 @click.command("new-plugin")
 @click.argument("name")
-@click.option(
-    "--kind", type=click.Choice(list(KINDS)), default="optimizer", show_default=True, help="What it provides."
-)
+@click.option("--kind", type=Kind(), default="optimizer", show_default=True, help="What it provides.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -24,11 +24,18 @@ from playground.components import KINDS
     help="The folder in which its own folder is made.",
 )
 @common_options
-def new_plugin(name: str, kind: str, out: Path) -> None:
+@click.pass_obj
+def new_plugin(application: Application, name: str, kind: str, out: Path) -> None:
     """Write the distribution playground-NAME with a component NAME that works, is checked and tested as written."""
     from playground.authoring.scaffold import PREFIX, write
 
-    path = write(name, kind, out)
     component = name.removeprefix(PREFIX)
+    taken = [one for one in application.registry.of_kind(kind) if one.component.name == component]
+    for one in taken:
+        if normal(one.plugin.distribution) != normal(PREFIX + component):
+            raise RequestError(
+                f"{one.plugin.distribution} provides {kind} '{component}': choose another name for yours"
+            )
+    path = write(name, kind, out)
     click.echo(path)
     note(f"next: playground install -e {path} && playground check {kind} {component}")

@@ -54,10 +54,10 @@ def freeze() -> None:
     """Print the installed plugins as requirements, for `playground install -r FILE` on another machine."""
     from playground.distributions.freeze import freeze as lines
 
-    for line in lines():
+    for name, line in lines().items():
         click.echo(line)
         if "file:" in line:
-            note(f"{line.split()[0]} was installed from a file or folder, which another machine may not have")
+            note(f"{name} was installed from a file or folder, which another machine may not have")
 
 
 def _row(registry: Registry, plugin: Plugin) -> dict[str, Any]:

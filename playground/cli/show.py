@@ -8,14 +8,15 @@ import click
 
 from playground.cli.application import Application, common_options
 from playground.cli.data import whereabouts
+from playground.cli.kind import Kind
 from playground.cli.output import json_option, plugins_print_to_stderr, print_json, print_table
-from playground.components import KINDS, Backend, Component, Data, Model, Optimizer
+from playground.components import Backend, Component, Data, Model, Optimizer
 from playground.expressions import format_value
 from playground.parameters import REQUIRED, with_help
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("kind", type=Kind())
 @click.argument("name")
 @json_option
 @common_options

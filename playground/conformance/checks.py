@@ -54,12 +54,14 @@ class Check:
     """One thing that a kind of component promises.
 
     name: words with dashes. demand: what is asked for, in a sentence. look: looks at a subject; gives what is worth
-    knowing, raises ConformanceError or NotApplicableError, and what the component raises.
+    knowing, raises ConformanceError or NotApplicableError, and what the component raises. decisive: whether nothing
+    else is worth looking at where it fails.
     """
 
     name: str
     demand: str
     look: Callable[[Subject], str | None]
+    decisive: bool = False
 
     def __call__(self, subject: Subject) -> Outcome:
         """Look at a subject. Whatever its component raises is a failure; only Ctrl-C is the user's own.
@@ -86,8 +88,10 @@ class Checks(list[Check]):
     """The checks of a kind, in the order in which they are made."""
 
     def add(self, look: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
-        """Make a check of a function: its name from the function's, its demand from the docstring."""
-        self.append(Check(look.__name__.replace("_", "-"), " ".join((look.__doc__ or "").split()), look))
+        """Make a check of a function: its name from the function's, its demand from the docstring. The first that is
+        added looks at whether the component is one of its kind at all, and is decisive."""
+        name, demand = look.__name__.replace("_", "-"), " ".join((look.__doc__ or "").split())
+        self.append(Check(name, demand, look, decisive=not self))
         return look
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
+from playground.components import resolve
 from playground.conformance.checks import Checks, NotApplicableError, Subject, require
 from playground.engine import randomness
 from playground.engine.dataset import Dataset, Rows, count
+from playground.experiment import Choice
+from playground.expressions import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playground.components import Data
 
 CHECKS = Checks()
 
@@ -64,6 +69,29 @@ def is_a_data_set(subject: Subject) -> str:
     for name in dataset.waives:
         require(name in WAIVABLE, f"it waives '{name}', which is none of {', '.join(WAIVABLE)}")
     return ", ".join(f"{count(rows)} rows to {name}" for name, rows in splits(dataset))
+
+
+@CHECKS.add
+def what_it_names_is_there(subject: Subject) -> str:
+    """The model and the optimizer of its settings are components with these parameters; its path can be asked for, and
+    what fetches it can be imported."""
+    registry, registration = subject.registry, subject.choice.registration
+    component = cast("Data", registration.component)
+    said = []
+    for kind in ("model", "optimizer"):
+        if kind in component.settings:
+            name, asked = parse(component.settings[kind])
+            Choice.of(registry.get(kind, registry.meant_by(registration.plugin, kind, name)), asked)
+            said.append(f"{kind} {component.settings[kind]}")
+    if component.path is not None:
+        component.locate()
+        said.append("path")
+    if component.fetch is not None:
+        resolve(component.fetch)
+        said.append("fetch")
+    if not said:
+        raise NotApplicableError("it names nothing")
+    return ", ".join(said)
 
 
 @CHECKS.add

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from playground.conformance.checks import Checks, ConformanceError, Subject, require
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
 from playground.engine import randomness
 from playground.errors import RequestError, brief
 
@@ -68,8 +68,18 @@ def _takes(found: Sample) -> bool:
 
 
 @CHECKS.add
+def is_a_model(subject: Subject) -> str:
+    """It is built for rows of numbers or of images, is a torch.nn.Module, and gets through two of them."""
+    found = sample(subject)
+    with torch.no_grad():
+        found.model.eval()(found.rows(2))
+    return type(found.model).__name__
+
+
+@CHECKS.add
 def gives_a_row_of_outputs_for_each_row(subject: Subject) -> str:
-    """For 1, 2 and 5 rows it gives as many rows of outputs, in the precision of its weights."""
+    """For 1, 2 and 5 rows it gives as many rows of outputs, in the precision of its weights, and as many outputs as it
+    is built for."""
     found = sample(subject)
     found.model.eval()
     with torch.no_grad():
@@ -80,21 +90,47 @@ def gives_a_row_of_outputs_for_each_row(subject: Subject) -> str:
             require(shape == (count, OUTPUTS), f"for {count} rows it gives {shape}, not {(count, OUTPUTS)}")
             require(outputs.dtype == torch.float64, f"in float64 it gives {outputs.dtype}")
             require(bool(outputs.isfinite().all()), "its outputs are not finite")
+        _heeds(subject, found.shape, OUTPUTS + 2, found.dtype)
+        if found.shape == SHAPES[0]:
+            _heeds(subject, (SHAPES[0][0] - 2,), OUTPUTS, found.dtype)
     tokens = "" if found.dtype.is_floating_point else " of int64"
     return f"{list(found.shape)}{tokens} → [{OUTPUTS}]"
 
 
+def _heeds(subject: Subject, shape: tuple[int, ...], outputs: int, dtype: torch.dtype) -> None:
+    """Raise ConformanceError where a model that is built for other inputs or outputs is made for the first ones."""
+    try:
+        made = subject.choice.build(shape, outputs).double().eval()
+    except RequestError:
+        # It says so, and is not for these.
+        return
+    what = f"built for rows of the shape {shape} and {outputs} outputs"
+    try:
+        found = tuple(made(Sample(made, shape, dtype).rows(2)).shape)
+    except Exception as error:
+        raise ConformanceError(f"{what} it does not take such rows: {brief(error, 120)}") from error
+    require(found == (2, outputs), f"{what} it gives {found} for 2 rows")
+
+
 @CHECKS.add
 def the_gradient_reaches_every_parameter(subject: Subject) -> str:
-    """A loss has a gradient that is not zero in every parameter that is trained."""
+    """Within three steps of SGD a loss has a gradient that is not zero in every parameter that is trained."""
     found = sample(subject)
-    with randomness.drawing(0, "dropout", 0):
-        found.model(found.rows(16)).square().sum().backward()
     trained = {name: one for name, one in found.model.named_parameters() if one.requires_grad}
     require(bool(trained), "it has no parameter that is trained")
+    optimizer = torch.optim.SGD(trained.values(), lr=0.01)
+    without = set(trained)
+    with randomness.drawing(0, "dropout", 0):
+        # Behind a layer that starts at zero, the others are reached once it has moved.
+        for _ in range(3):
+            optimizer.zero_grad()
+            (found.model(found.rows(16)) - 1).square().mean().backward()
+            without -= {name for name, one in trained.items() if one.grad is not None and bool(one.grad.any())}
+            optimizer.step()
     for name, parameter in trained.items():
-        require(parameter.grad is not None, f"{name} has no gradient")
-        require(bool(cast("Tensor", parameter.grad).any()), f"the gradient of {name} is zero")
+        if name in without:
+            require(parameter.grad is not None, f"{name} has no gradient")
+            raise ConformanceError(f"the gradient of {name} is zero")
     return f"{len(trained)} tensors, {sum(one.numel() for one in trained.values()):,} numbers"
 
 
@@ -114,14 +150,25 @@ def goes_on_from_its_state(subject: Subject) -> None:
 
 @CHECKS.add
 def its_weights_depend_on_the_seed_alone(subject: Subject) -> None:
-    """Built twice under one seed it has the same weights, whatever was drawn before; it draws from torch's default
-    generator alone."""
+    """Built twice under one seed it has the same weights, whatever was drawn before; under another it has others, where
+    they are drawn. It draws from torch's default generator, and does not seed it."""
     first = sample(subject)
     random.seed(1)
     torch.rand(3)
     second = sample(subject)
     for name, value in first.model.state_dict().items():
         require(torch.equal(value, second.model.state_dict()[name]), f"{name} differs though the seed is the same")
+    other, drawn = sample(subject, seed=1), []
+    for seed in (0, 1):
+        with randomness.drawing(seed, "weights"):
+            subject.choice.build(first.shape, OUTPUTS)
+            drawn.append(torch.rand(3))
+    require(not torch.equal(*drawn), "building it seeds torch's default generator")
+    for name, one in first.model.named_parameters():
+        # Ones, zeros and identities are not drawn, and repeat their numbers.
+        random_looking = one.numel() > 8 and len(set(one.detach().flatten().tolist())) > one.numel() / 2
+        same = random_looking and torch.equal(one, other.model.get_parameter(name))
+        require(not same, f"{name} is drawn, and is the same under another seed")
 
 
 @CHECKS.add
@@ -174,9 +221,28 @@ def says_what_training_depends_on(subject: Subject) -> str:
         drawing = not torch.equal(first, second)
         with randomness.drawing(0, "dropout", 0):
             beside = model(torch.cat([rows[:3], others[3:]]))
+        evaluated = model.eval()(rows)
     crossing = float((first[:3] - beside[:3]).abs().max()) > ALIKE
     draws = "draws random numbers (dropout)" if drawing else "draws no random numbers"
-    return f"{draws}; {'looks across rows (batch statistics)' if crossing else 'rows stand for themselves'}"
+    rows_do = "looks across rows (batch statistics)" if crossing else "rows stand for themselves"
+    unlike = not drawing and not crossing and not torch.equal(first, evaluated)
+    return f"{draws}; {rows_do}{'; gives other outputs in eval mode all the same' if unlike else ''}"
+
+
+@CHECKS.add
+def is_affine_where_it_says_so(subject: Subject) -> str:
+    """Where its component says affine=True, the outputs for the mean of two rows are the mean of their outputs."""
+    if not subject.choice.registration.has("affine"):
+        raise NotApplicableError("its component does not say affine=True")
+    if not subject.choice.is_default:
+        raise NotApplicableError("affine=True is said of its defaults")
+    found = sample(subject)
+    one, other = found.rows(4), found.rows(4, seed=1)
+    with torch.no_grad():
+        model = found.model.eval()
+        far = float((model((one + other) / 2) - (model(one) + model(other)) / 2).abs().max())
+    require(far <= ALIKE, f"the outputs for the mean of two rows differ by {far:.3g} from the mean of their outputs")
+    return ""
 
 
 def _apart(one: nn.Module, other: nn.Module, rows: Tensor) -> float:

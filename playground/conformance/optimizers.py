@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
 from typing import TYPE_CHECKING, Any, cast
@@ -53,12 +54,22 @@ WRONG: dict[str, Any] = {"lr": -1.0, "weight_decay": -1.0, "momentum": -1.0, "be
 
 @CHECKS.add
 def is_an_optimizer(subject: Subject) -> str:
-    """It is built over parameters with its defaults, and is a torch.optim.Optimizer that has them all."""
+    """It is built over parameters with its defaults, is a torch.optim.Optimizer that has them all, and takes a step:
+    `step(closure=None)`."""
     problem = Problem()
     optimizer = made(subject.choice, problem.parameters)
     require(isinstance(optimizer, Optimizer), f"it is a {type(optimizer).__name__}")
     held = sum(len(group["params"]) for group in optimizer.param_groups)
     require(held == len(problem.parameters), f"it holds {held} of {len(problem.parameters)} parameters")
+    try:
+        inspect.signature(optimizer.step).bind(None)
+    except TypeError:
+        raise ConformanceError("its step takes no closure: write step(self, closure=None)") from None
+    if subject.choice.registration.has("closure"):
+        problem.step(optimizer)
+    else:
+        problem.loss().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
     return type(optimizer).__name__
 
 
@@ -103,6 +114,8 @@ def every_parameter_reaches_it(subject: Subject) -> str:
     known = {name: one for name, one in subject.choice.registration.parameters.items() if name not in HOW}
     if not known:
         raise NotApplicableError("it has no parameters")
+    # What it raises at its own values is told as that.
+    path(subject.choice)
     values_of = {name: list(others(one, subject.choice)) for name, one in known.items()}
     # A parameter may show only beside another: Nesterov's momentum needs a momentum.
     context = {name: values[0] for name, values in values_of.items() if values}
@@ -205,6 +218,29 @@ def parameter_groups_have_their_own_lr(subject: Subject) -> None:
     require(far <= TOLERANCE, f"two groups with one lr differ from one group by {far:.3g}")
     require(apart([halved[0][0]], [one[0][0]]) <= TOLERANCE, "the second group's lr changes the first group's updates")
     require(not torch.equal(halved[0][1], one[0][1]), "half the lr in the second group changes none of its updates")
+
+
+@CHECKS.add
+def the_lr_of_its_groups_counts(subject: Subject) -> str:
+    """It takes its lr from its parameter groups, where schedules change it: halved there once it is built, it takes
+    other steps."""
+    if not isinstance(subject.choice.parameters.get("lr"), float):
+        raise NotApplicableError("it has no lr that is a number")
+
+    def end(halved_before: int | None) -> list[Tensor]:
+        problem = Problem()
+        optimizer = made(subject.choice, problem.parameters)
+        with randomness.drawing(0, "optimizer"):
+            for step in range(3):
+                if step == halved_before:
+                    for group in optimizer.param_groups:
+                        group["lr"] /= 2
+                problem.step(optimizer)
+        return problem.values()
+
+    plain = end(None)
+    require(apart(end(0), plain) > 0, "half the lr in its groups changes none of its steps")
+    return "" if apart(end(2), plain) > 0 else "only before its first step"
 
 
 @CHECKS.add

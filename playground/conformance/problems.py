@@ -102,8 +102,9 @@ def experiment(
     rows: int = ROWS,
     batch_size: int = BATCH,
     steps: int = STEPS,
+    dtype: str = "float64",
 ) -> Experiment:
-    """An experiment in float64 of the kit's own components, but for those that are given."""
+    """An experiment of the kit's own components, but for those that are given."""
     return Experiment(
         choose(Data("rows", data), rows=rows),
         choose(Model("model", model)),
@@ -112,7 +113,7 @@ def experiment(
         epochs=None,
         steps=steps,
         batch_size=batch_size,
-        dtype="float64",
+        dtype=dtype,
     )
 
 

@@ -65,20 +65,20 @@ def check(kind: str, component: str | Component | Mapping[str, Any], registry: R
     Raises RequestError where there is no such component, or it has not these parameters.
     """
     registry = Registry() if registry is None else registry
-    registration, asked = _meant(kind, component, registry)
-    first, *others = checks_of(kind)
-    loaded = first(Subject(Choice(registration, {}), registry))
-    if loaded.verdict == "fail":
-        # Not even its parameters are known.
-        return Report(Choice(registration, {}), (loaded,))
-    subject = Subject(Choice.of(registration, asked), registry)
-    return Report(subject.choice, (loaded, *(one(subject) for one in others)))
+    outcomes: list[Outcome] = []
+    for one in checks_of(kind):
+        subject = subject_of(one, kind, component, registry)
+        outcomes.append(one(subject))
+        if one.decisive and outcomes[-1].verdict == "fail":
+            break
+    return Report(subject.choice, tuple(outcomes))
 
 
-def subject_of(kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:
-    """What a component's name, expression or description means. Raises RequestError."""
+def subject_of(check: Check, kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:
+    """What a check looks at: what a component's name, expression or description means. Raises RequestError."""
     registration, asked = _meant(kind, component, registry)
-    return Subject(Choice.of(registration, asked), registry)
+    # What cannot be loaded has no parameters to be asked for.
+    return Subject(Choice(registration, {}) if check is LOADING else Choice.of(registration, asked), registry)
 
 
 def _meant(
@@ -101,4 +101,4 @@ def _load(subject: Subject) -> str:
     return ", ".join(registration.parameters) or "no parameters"
 
 
-LOADING = Check("is-loaded", "Its factory can be imported and its parameters can be read.", _load)
+LOADING = Check("is-loaded", "Its factory can be imported and its parameters can be read.", _load, decisive=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,10 @@ from playground.registry import Registry
 
 if TYPE_CHECKING:
     from playground.components import Component
-    from playground.conformance.checks import Check
+    from playground.conformance.checks import Check, Outcome
+
+
+_decided: dict[tuple[type, Check], Outcome] = {}
 
 
 class _Conformance:
@@ -23,17 +27,30 @@ class _Conformance:
     """
 
     kind: ClassVar[str]
-    component: str | Component
+    component: ClassVar[str | Component]
 
     @classmethod
     def registry(cls) -> Registry:
         """The plugins among which the component is looked for; by default those that are installed."""
         return _installed()
 
+    @classmethod
+    def outcome(cls, check: Check) -> Outcome:
+        """How a check ends; a decisive one, which every test asks about, is looked at once."""
+        if (cls, check) in _decided:
+            return _decided[cls, check]
+        outcome = check(subject_of(check, cls.kind, cls.component, cls.registry()))
+        if check.decisive:
+            _decided[cls, check] = outcome
+        return outcome
+
     def test_conformance(self, check: Check) -> None:
         if not hasattr(type(self), "component"):
             pytest.fail(f"{type(self).__name__} names no component", pytrace=False)
-        outcome = check(subject_of(self.kind, self.component, self.registry()))
+        for earlier in itertools.takewhile(lambda one: one != check, checks_of(self.kind)):
+            if earlier.decisive and self.outcome(earlier).verdict == "fail":
+                pytest.skip(f"{earlier.name} fails")
+        outcome = self.outcome(check)
         if outcome.verdict == "n/a":
             pytest.skip(outcome.evidence)
         if outcome.verdict == "fail":

@@ -27,7 +27,8 @@ def others(parameter: Parameter, choice: Choice) -> Iterator[Any]:
         yield from ((value / 2, value * 2) if value else (0.1, 0.5))
         yield from (1.0, 100.0)
     elif isinstance(value, int):
-        yield from (value + 1, max(1, value - 1), value * 3)
+        # Small ones, for what happens every so many steps or in the first ones, of which the kit takes few.
+        yield from (one for one in (value + 1, max(1, value - 1), value * 3, 2, 3, 5, 10) if one != value)
     elif isinstance(value, tuple | list) and value and all(isinstance(one, float | int) for one in value):
         yield type(value)(one * 0.9 for one in value)
         yield type(value)(1 + (one - 1) * 0.9 for one in value)

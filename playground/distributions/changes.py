@@ -31,19 +31,23 @@ class Change:
     faults: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, distribution: Installed) -> Change:
-        """Ask a child process what the distribution provides."""
+    def of(cls, distribution: Installed, *, gone: bool = False) -> Change:
+        """Ask a child process what the distribution provides. gone: whether it is about to go, faults and all."""
         try:
             plugins = inventory.provided(distribution.name)
         except (OSError, ValueError) as error:
             return cls(distribution, faults=(f"its components are not known: {brief(error)}",))
         components = tuple(component for plugin in plugins for component in plugin["components"])
         faults = tuple(
-            f"plugin {one['name']} is {one['status']}: {one['reason']}; {one['mend']}"
+            f"plugin {one['name']} was {one['status']}" if gone else _fault(one)
             for one in plugins
-            if one["reason"]
+            if one["reason"] and not (gone and one["components"])
         )
         return cls(distribution, components, faults)
+
+
+def _fault(plugin: dict[str, Any]) -> str:
+    return f"plugin {plugin['name']} is {plugin['status']}: {plugin['reason']}; {plugin['mend']}"
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,18 @@ def install(
     with tempfile.TemporaryDirectory(prefix="playground-") as folder:
         constraints, report = Path(folder) / "held.txt", Path(folder) / "report.json"
         constraints.write_text("\n".join(held()), encoding="utf-8")
-        pip(
-            "install",
-            *("--constraint", str(constraints), "--report", str(report)),
+        asked = [
             *(["--upgrade"] if upgrade else []),
             *(word for file in files for word in ("--requirement", str(file))),
             *(word for one in editable for word in ("--editable", str(one))),
             *requirements,
-        )
+        ]
+        try:
+            pip("install", asked, options=["--constraint", str(constraints), "--report", str(report)])
+        except PipError as error:
+            folders = [one for one in requirements if "/" not in one and Path(one).is_dir()]
+            hint = f"; there is a folder of that name, which is ./{folders[0]}" if folders else ""
+            raise PipError(f"{error}{hint}") from None
         items: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8")).get("install", [])
     here = installed()
     came = [(item["metadata"]["name"], item["metadata"]["version"], item.get("requested", False)) for item in items]
@@ -92,10 +100,16 @@ def uninstall(name: str) -> Change:
     where pip fails or leaves it.
     """
     distribution = named(name)
-    change = Change.of(distribution)
-    pip("uninstall", "--yes", distribution.name)
+    change = Change.of(distribution, gone=True)
+    by_hand = f"without {distribution.folder} it is no plugin any longer: delete that"
+    try:
+        pip("uninstall", [distribution.name], options=["--yes"])
+    except PipError as error:
+        raise PipError(f"{error}; {by_hand}") from None
     if distribution.key in installed():
-        raise PipError(f"{distribution} is still here: pip removes only what is in its own environment")
+        raise PipError(
+            f"{distribution} is still here, since pip knows no files of it in its own environment; {by_hand}"
+        )
     return change
 
 
@@ -105,11 +119,13 @@ def _check(requirements: Sequence[str], files: Sequence[Path], editable: Sequenc
     for one in requirements:
         if not one.strip():
             raise RequestError("nothing to install: a name is empty")
+        if one.startswith("-"):
+            raise RequestError(f"'{one}' is no name, path or wheel; 'python -m pip install' takes pip's other options")
         if normal(one.split("[")[0]) == HOME:
             raise RequestError(f"{HOME} is playground itself; pip upgrades it: python -m pip install -U {HOME}")
         path_like = one.endswith((".whl", ".tar.gz", ".zip")) or "/" in one or one in (".", "..")
         if path_like and "://" not in one and " @ " not in one and not Path(one.split("[")[0]).exists():
             raise RequestError(f"there is no file or folder {one}")
-    for path in (*files, *editable):
+    for path in (*files, *(Path(str(one).split("[")[0]) for one in editable)):
         if not path.exists():
             raise RequestError(f"there is no file or folder {path}")

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from playground.discovery import UNKNOWN, Plugin, discover, normal
@@ -20,6 +21,11 @@ class Installed:
     name: str
     version: str
     plugins: list[Plugin] = field(default_factory=list)
+
+    @property
+    def folder(self) -> str:
+        """Where its metadata lie."""
+        return self.plugins[0].folder
 
     @property
     def key(self) -> str:
@@ -41,14 +47,28 @@ class Installed:
 
 def installed() -> dict[str, Installed]:
     """All of them by normal name, this project's own among them."""
-    importlib.invalidate_caches()
-    entry_points, unreadable = discover()
     found: dict[str, Installed] = {}
-    for plugin in [*map(Plugin.of, entry_points), *unreadable]:
+    for plugin in _plugins():
         if plugin.distribution != UNKNOWN:
             one = found.setdefault(normal(plugin.distribution), Installed(plugin.distribution, plugin.version))
             one.plugins.append(plugin)
     return found
+
+
+def _plugins() -> list[Plugin]:
+    importlib.invalidate_caches()
+    entry_points, unreadable = discover()
+    return [*map(Plugin.of, entry_points), *unreadable]
+
+
+def _nameless(name: str) -> list[Plugin]:
+    """The plugins that a name means and that belong to no distribution that can be read, by their folder's name too."""
+    return [
+        plugin
+        for plugin in _plugins()
+        if plugin.distribution == UNKNOWN
+        and (plugin.answers_to(name) or normal(Path(plugin.folder).name).startswith(f"{normal(name)}-"))
+    ]
 
 
 def named(name: str) -> Installed:
@@ -64,6 +84,11 @@ def named(name: str) -> Installed:
             raise RequestError(f"'{name}' means plugins of {', '.join(one.name for one in owners)}: say which of them")
         found = owners[0] if owners else None
     if found is None:
+        for plugin in _nameless(name):
+            raise RequestError(
+                f"'{name}' is a plugin of a distribution whose name cannot be read, which pip cannot remove; "
+                f"without {plugin.folder} it is no plugin any longer: delete that"
+            )
         others = [one.name for one in here.values() if one.name != HOME]
         hint = did_you_mean(name, others) or f"; installed plugins: {', '.join(others) or 'none'}"
         raise RequestError(f"'{name}' is no plugin of playground{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,12 +26,17 @@ class PipError(PlaygroundError):
     """pip failed; what it said has been shown."""
 
 
-def pip(command: str, *arguments: str) -> None:
-    """Run a command of pip; what it prints goes to stderr. Raises RequestError without pip, PipError where it fails."""
+def pip(command: str, asked: Sequence[str], *, options: Sequence[str] = ()) -> None:
+    """Run a command of pip; what it prints goes to stderr.
+
+    asked: the words that say what is asked for. options: further ones, which only pip needs.
+    Raises RequestError without pip, PipError where it fails.
+    """
     if importlib.util.find_spec("pip") is None:
-        raise RequestError(f"this interpreter has no pip; use: {_instead(command, arguments)}")
+        raise RequestError(f"this interpreter has no pip; use: {_instead(command, asked)}")
     # -P: a folder `pip` in the working directory is not pip.
-    done = subprocess.run([sys.executable, "-P", "-m", "pip", command, *QUIET, *arguments], stdout=2, check=False)
+    words = [sys.executable, "-P", "-m", "pip", command, *QUIET, *options, *asked]
+    done = subprocess.run(words, stdout=2, check=False)
     if done.returncode:
         raise PipError(f"pip {command} failed with exit code {done.returncode}; its messages are above")
 
@@ -57,13 +63,14 @@ def held() -> Iterator[str]:
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
-def _instead(command: str, arguments: Sequence[str]) -> str:
+def _instead(command: str, asked: Sequence[str]) -> str:
     """The command of the tool that made this environment."""
-    names = [one for one in arguments if not one.startswith("-")]
     place = Path(sys.prefix)
-    if "pipx" in place.parts:
+    # Those of pipx and uv have other options than pip.
+    names = not any(one.startswith("-") for one in asked)
+    if names and "pipx" in place.parts:
         wanted = {"install": "inject", "uninstall": "uninject"}[command]
-        return f"pipx {wanted} {place.name} {' '.join(names)}"
-    if {"uv", "tools"} <= set(place.parts):
-        return f"uv tool install {HOME} " + " ".join(f"--with {name}" for name in names)
-    return f"uv pip {command} --python {sys.executable} {' '.join(names)}, or: python -m ensurepip"
+        return f"pipx {wanted} {place.name} {shlex.join(asked)}"
+    if names and command == "install" and {"uv", "tools"} <= set(place.parts):
+        return shlex.join(["uv", "tool", "install", HOME, *(word for name in asked for word in ("--with", name))])
+    return f"{shlex.join(['uv', 'pip', command, '--python', sys.executable, *asked])}, or: python -m ensurepip"

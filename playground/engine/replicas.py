@@ -120,6 +120,12 @@ class ReplicaBackend(ParallelBackend):
     """How many replicas `auto` makes on the CPU where there is no accelerator."""
 
     replicas: list[Replica]
+    # What holds where a subclass's `__init__` does not call this one.
+    devices: Devices = "auto"
+    concurrency: Concurrency = "auto"
+    _mixes: bool = False
+    _team: Team | None = None
+    _threads_before: int | None = None
 
     def __init__(self, devices: Devices = "auto", concurrency: Concurrency = "auto") -> None:
         """Keep what was asked for; nothing is started yet.
@@ -133,9 +139,6 @@ class ReplicaBackend(ParallelBackend):
         self.devices = devices
         self.concurrency = concurrency
         self.replicas = []
-        self._mixes = False
-        self._team: Team | None = None
-        self._threads_before: int | None = None
 
     @abstractmethod
     def reduce(self, gradients: list[list[Tensor]]) -> int:

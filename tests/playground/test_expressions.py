@@ -232,7 +232,7 @@ def test_a_value_is_read_as_what_it_says(text: str, value: Any) -> None:
         ("adam:lr=1,", "'' is not of the form KEY=VALUE"),
         ("adam:lr=1,,eps=1", "'' is not of the form KEY=VALUE"),
         ("adam:betas=0.9,0.99", "'0.99' is not of the form KEY=VALUE (a list is [A, B])"),
-        ("adam:weight-decay=1", "'weight-decay=1' is not of the form KEY=VALUE"),
+        ("adam:weight-decay=1", "'weight-decay' is no name of a parameter; did you mean 'weight_decay'?"),
         ("adam:1st=1", "'1st=1' is not of the form KEY=VALUE"),
         ("adam:lr=1,lr=2", "'lr' is given twice"),
         ("adam:betas=[0.9", "] is missing at the end"),

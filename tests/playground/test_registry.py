@@ -663,7 +663,7 @@ def test_a_plugin_of_the_project_can_be_disabled_too(call: Cli) -> None:
     assert run.code == 2
     assert (
         run.err
-        == "error: unknown optimizer 'sgd'; there are: none (not loaded: optimizers; 'playground list' says why)\n"
+        == "error: unknown optimizer 'sgd'; there are: none (optimizers is disabled; 'playground plugins' says why)\n"
     )
 
 
@@ -711,7 +711,7 @@ def test_a_component_of_a_plugin_that_could_not_be_loaded_is_missed_with_a_hint(
     with pytest.raises(RequestError) as refused:
         registry.get("optimizer", "lion")
     assert str(refused.value) == (
-        "unknown optimizer 'lion'; there are: none (not loaded: cats; 'playground list' says why)"
+        "unknown optimizer 'lion'; there are: none (cats is broken; 'playground plugins' says why)"
     )
 
 
@@ -749,7 +749,7 @@ def test_each_kind_has_a_default_that_comes_with_the_project() -> None:
     ("factory", "cause"),
     [
         ("no_such_module_at_all:Lion", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
-        ("json:Lion", "AttributeError: module 'json' has no attribute 'Lion'"),
+        ("json:Lion", "AttributeError: 'json:Lion' leads nowhere: there is no 'Lion'"),
         ("math:pi", "TypeError: 'math:pi' is a float, which cannot be called"),
         ("leaver:Lion", "SystemExit: 7"),
     ],

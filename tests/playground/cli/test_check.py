@@ -71,7 +71,7 @@ def test_a_failure_is_shown_with_its_evidence_and_ends_with_1(call: Callable[...
 def test_of_a_failure_the_demand_is_said_and_the_traceback_where_it_is_asked_for(call: Callable[..., Any]) -> None:
     done = call("check", "model", "refuses")
     assert done.code == 1
-    assert "gives-a-row-of-outputs-for-each-row asks for: " in done.out
+    assert "is-a-model asks for: " in done.out
     assert "Traceback" not in done.out + done.err
     done = call("check", "model", "refuses", "--debug")
     assert "Traceback" in done.err
@@ -100,7 +100,9 @@ def test_a_plugin_is_checked_with_all_its_components(call: Callable[..., Any]) -
         (("optimizer", "adam:lr=x"), "optimizer 'adam': lr must be float"),
         (("optimizer", "adam", "--plugin", "models"), "say KIND and NAME or --plugin NAME, not both"),
         (("--plugin", "optimizer"), "there is no plugin 'optimizer'; did you mean 'optimizers'?"),
-        (("nonsense", "adam"), "Invalid value for"),
+        (("nonsense", "adam"), "there is no kind 'nonsense'; there are: data, model, optimizer, backend"),
+        (("optimizers", "adam"), "there is no kind 'optimizers'; did you mean 'optimizer'?"),
+        (("adam",), "there is no kind 'adam'; did you mean 'optimizer adam'?"),
     ],
 )
 def test_a_wrong_request_is_refused_in_a_line(arguments: tuple[str, ...], what: str, call: Callable[..., Any]) -> None:
@@ -148,7 +150,7 @@ def test_a_backend_is_tried_on_the_devices_that_are_asked_for(call: Callable[...
     (report,) = done.json
     evidence = {row["check"]: row["evidence"] for row in report["checks"]}
     assert report["component"] == "manual:devices=4"
-    assert evidence["equals-one-device"] == "on 1, 2, 3, 4 replicas, to 1e-10"
+    assert evidence["equals-one-device"] == "on 1, 2, 3, 4, 5 replicas, to 1e-10"
 
 
 TESTS = """
@@ -171,6 +173,12 @@ class TestModel(ModelConformance):
 
 class TestNothing(ModelConformance):
     pass
+
+class TestLost(ModelConformance):
+    component = Model("lost", "json:Nothing")
+
+class TestFound(TestLost):
+    component = "mlp:hidden=[4]"
 """
 
 
@@ -185,7 +193,15 @@ def test_the_kit_is_a_set_of_pytest_classes(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     ends = dict(reversed(line.split(" ")[:2]) for line in done.stdout.splitlines() if "::test_conformance[" in line)
-    wrong = {name for name, end in ends.items() if end == "FAILED" and "TestNothing" not in name}
+    # Where a test that decides fails, the others are skipped, and not those of a class that is made of it.
+    lost = {name.partition("[")[2]: end for name, end in ends.items() if "TestLost" in name}
+    assert lost.pop("is-loaded]") == "FAILED"
+    assert lost == {}
+    assert "is-loaded fails" in done.stdout
+    assert {end for name, end in ends.items() if "TestFound" in name} == {"PASSED"}
+    wrong = {
+        name for name, end in ends.items() if end == "FAILED" and name.split("::")[1] in ("TestRight", "TestWrong")
+    }
     assert "test_mine.py::TestWrong::test_conformance[lowers-a-convex-loss]" in wrong
     assert all("TestWrong" in name for name in wrong)
     assert ends["test_mine.py::TestRight::test_conformance[lowers-a-convex-loss]"] == "PASSED"

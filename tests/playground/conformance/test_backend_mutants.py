@@ -130,6 +130,53 @@ class Random(Right):
         return 0
 
 
+class PrintsAlike(Right):
+    def fingerprint(self) -> list[str]:
+        return ["0123456789abcdef" for _ in self.replicas]
+
+
+class KeepsItsRate(Right):
+    def scale_lr(self, factor: float) -> None:
+        pass
+
+
+class ScalesAgainAndAgain(Right):
+    """Scales the rate that there is, and not the initial one."""
+
+    def scale_lr(self, factor: float) -> None:
+        for replica in self.replicas:
+            for group in replica.optimizer.param_groups:
+                group["lr"] *= factor
+
+
+class SaysAnotherRate(Right):
+    lr = 42.0  # type: ignore[assignment]
+
+
+class KnowsTheLossAlone(Right):
+    def evaluate(self, shards: Any, objective: Any) -> dict[str, float]:
+        sums = super().evaluate(shards, objective)
+        return {name: value if name in ("loss", "rows") else 0.0 for name, value in sums.items()}
+
+
+class AddsUpThree(Right):
+    def reduce(self, gradients: list[list[Tensor]]) -> int:
+        super().reduce(gradients[:3])
+        for own in gradients[3:]:
+            for total, gradient in zip(gradients[0], own, strict=True):
+                gradient.copy_(total)
+        return 0
+
+
+class DoublesInFloat32(Right):
+    def reduce(self, gradients: list[list[Tensor]]) -> int:
+        super().reduce(gradients)
+        for own in gradients:
+            for gradient in own:
+                gradient.mul_(2 if gradient.dtype == torch.float32 else 1)
+        return 0
+
+
 class NeverMeets(Right):
     """Says that it is not exact, and never brings its replicas together."""
 
@@ -162,6 +209,45 @@ def test_the_right_one_passes() -> None:
     assert failures(Right) == {}
 
 
+def test_a_right_one_passes_on_more_replicas_than_a_batch_has_rows_for() -> None:
+    report = check("backend", "manual:devices=13", REGISTRY)
+    assert report.passed
+    evidence = {one.check.name: one.evidence for one in report.outcomes}
+    assert evidence["equals-one-device"] == "on 1, 2, 3, 5, 13 replicas, to 1e-10"
+
+
+@pytest.mark.parametrize("devices", ["0", "[cpu, foo]"])
+def test_devices_that_are_refused_do_not_pass(devices: str) -> None:
+    report = check("backend", f"manual:devices={devices}", REGISTRY)
+    assert [(one.check.name, one.verdict) for one in report.outcomes] == [
+        ("is-loaded", "pass"),
+        ("is-a-backend", "fail"),
+    ]
+    assert devices.strip("[]").split(", ")[-1] in report.outcomes[-1].evidence
+
+
+def test_what_a_constructor_hands_on_is_a_parameter() -> None:
+    class Every(Right):
+        def __init__(self, every: int = 2, **options: Any) -> None:
+            super().__init__(**options)
+            self.every = every
+
+    report = check("backend", Backend("every", Every), REGISTRY)
+    evidence = {one.check.name: one.evidence for one in report.outcomes}
+    assert evidence["is-loaded"] == "every, devices, concurrency"
+    assert evidence["equals-one-device"] == "on 1, 2, 3, 5 replicas, to 1e-10"
+
+
+def test_a_constructor_need_not_call_that_of_its_base() -> None:
+    class Own(Right):
+        def __init__(self, every: int = 2) -> None:
+            self.every = every
+
+    report = check("backend", Backend("own", Own), REGISTRY)
+    assert report.passed
+    assert {one.check.name: one.evidence for one in report.outcomes}["is-a-backend"] == "Own, on 2 replicas"
+
+
 @pytest.mark.parametrize(
     ("factory", "name", "evidence"),
     [
@@ -181,6 +267,13 @@ def test_the_right_one_passes() -> None:
         (SwallowsFailures, "a-failure-inside-a-step-surfaces", "passes unseen"),
         (LeavesAThread, "a-failure-inside-a-step-surfaces", "threads are left: forgotten"),
         (Random, "is-bit-equal-from-run-to-run", "from run to run"),
+        (PrintsAlike, "replicas-are-equal-after-each-step", "0123456789abcdef, as before it"),
+        (KeepsItsRate, "its-learning-rate-can-be-scaled", "at 0.5 times the initial rate, lr is 0.05, not 0.025"),
+        (ScalesAgainAndAgain, "its-learning-rate-can-be-scaled", "lr is 0.00625, not 0.025"),
+        (SaysAnotherRate, "its-learning-rate-can-be-scaled", "lr is 42.0, not 0.05"),
+        (KnowsTheLossAlone, "an-evaluation-sees-each-row-once", "the sum of 'accuracy' is 0, not "),
+        (AddsUpThree, "equals-one-device", "5 replicas, batches of 6 that divide: "),
+        (DoublesInFloat32, "equals-one-device", "2 replicas, in float32: "),
         (OneDropoutForAll, "dropout-and-batch-statistics-are-those-of-replicas", "with dropout on 2 replicas"),
     ],
 )

@@ -38,6 +38,29 @@ def not_a_data_set() -> Any:
     return rows(40, 0)
 
 
+def test_what_the_component_names_must_be_there() -> None:
+    def said(**fields: Any) -> tuple[str, str]:
+        (found,) = [
+            one
+            for one in check("data", Data("mine", right, **fields), REGISTRY).outcomes
+            if one.check.name == "what-it-names-is-there"
+        ]
+        return found.verdict, found.evidence
+
+    assert said() == ("n/a", "it names nothing")
+    assert said(settings={"model": "mlp:hidden=[4]", "optimizer": "sgd"}) == (
+        "pass",
+        "model mlp:hidden=[4], optimizer sgd",
+    )
+    assert said(settings={"model": "nosuch"})[1].startswith("unknown model 'nosuch'")
+    assert said(settings={"optimizer": "sgd:rate=1"}) == (
+        "fail",
+        "optimizer 'sgd' has no parameter 'rate'; it has: " + ", ".join(REGISTRY.get("optimizer", "sgd").parameters),
+    )
+    assert said(path="no.such:thing")[0] == "fail"
+    assert said(fetch="no.such:thing") == ("fail", "ModuleNotFoundError: No module named 'no'")
+
+
 def another_shape_to_test() -> Dataset:
     inputs, targets = rows(10, 1)
     return replace(right(), test=(inputs[:, :3], targets))

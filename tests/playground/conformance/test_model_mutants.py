@@ -121,8 +121,35 @@ class FreshOnCopy(Right):
         return FreshOnCopy((self.hidden.in_features,), self.out.out_features).double()
 
 
+class ForOtherOutputs(Right):
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__(inputs, 3)
+
+
+class ForOtherInputs(Right):
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__((6,), outputs)
+
+
+class SeedsItself(Right):
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        torch.manual_seed(0)
+        super().__init__(inputs, outputs)
+
+
+class DrawsFromItsOwn(Right):
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        nn.init.normal_(self.hidden.weight, generator=torch.Generator().manual_seed(3))
+
+
 def takes_nothing(inputs: tuple[int, ...], outputs: int) -> nn.Module:
     raise ValueError(f"no rows of {inputs}")
+
+
+class OffsetInEvaluation(nn.Module):
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows if self.training else rows + 1
 
 
 def not_a_model(inputs: tuple[int, ...], outputs: int) -> Any:
@@ -137,7 +164,27 @@ def failures(factory: Any) -> dict[str, str]:
 def test_the_right_one_passes() -> None:
     report = check("model", Model("right", Right), REGISTRY)
     assert report.passed
-    assert {one.verdict for one in report.outcomes} == {"pass"}
+    assert {one.check.name for one in report.outcomes if one.verdict != "pass"} == {"is-affine-where-it-says-so"}
+
+
+def test_a_last_layer_may_start_at_zero() -> None:
+    class ZeroAtFirst(Right):
+        def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+            super().__init__(inputs, outputs)
+            nn.init.zeros_(self.out.weight)
+
+    assert failures(ZeroAtFirst) == {}
+
+
+def test_a_model_that_says_it_is_affine_is_held_to_it() -> None:
+    found = check("model", Model("curved", Right, affine=True), REGISTRY)
+    evidence = {one.check.name: one.evidence for one in found.outcomes if one.verdict == "fail"}
+    assert evidence.keys() == {"is-affine-where-it-says-so"}
+    assert "differ by" in evidence["is-affine-where-it-says-so"]
+    (straight,) = [
+        one for one in check("model", "linear", REGISTRY).outcomes if one.check.name == "is-affine-where-it-says-so"
+    ]
+    assert straight.verdict == "pass"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +194,12 @@ def test_the_right_one_passes() -> None:
         (SumsOverRows, "gives-a-row-of-outputs-for-each-row", "for 1 rows it gives (3,), not (1, 3)"),
         (HalfPrecision, "gives-a-row-of-outputs-for-each-row", "in float64 it gives torch.float32"),
         (Infinite, "gives-a-row-of-outputs-for-each-row", "not finite"),
-        (takes_nothing, "gives-a-row-of-outputs-for-each-row", "no rows of"),
-        (not_a_model, "gives-a-row-of-outputs-for-each-row", "Tensor"),
+        (ForOtherOutputs, "gives-a-row-of-outputs-for-each-row", "shape (6,) and 5 outputs it gives (2, 3) for 2 rows"),
+        (ForOtherInputs, "gives-a-row-of-outputs-for-each-row", "shape (4,) and 3 outputs it does not take such rows"),
+        (SeedsItself, "its-weights-depend-on-the-seed-alone", "building it seeds torch's default generator"),
+        (DrawsFromItsOwn, "its-weights-depend-on-the-seed-alone", "hidden.weight is drawn, and is the same under"),
+        (takes_nothing, "is-a-model", "no rows of"),
+        (not_a_model, "is-a-model", "Tensor"),
         (Detached, "the-gradient-reaches-every-parameter", "hidden.weight has no gradient"),
         (Unused, "the-gradient-reaches-every-parameter", "spare.weight has no gradient"),
         (Idle, "the-gradient-reaches-every-parameter", "the gradient of out.weight is zero"),
@@ -173,6 +224,10 @@ def test_a_mutant_fails_the_check_that_is_meant_for_it(factory: Any, name: str, 
         (nn.Dropout(0.5), "draws random numbers (dropout); rows stand for themselves"),
         (nn.BatchNorm1d(3), "draws no random numbers; looks across rows (batch statistics)"),
         (nn.Identity(), "draws no random numbers; rows stand for themselves"),
+        (
+            OffsetInEvaluation(),
+            "draws no random numbers; rows stand for themselves; gives other outputs in eval mode all the same",
+        ),
     ],
 )
 def test_what_training_depends_on_is_said(layer: nn.Module, said: str) -> None:
@@ -193,7 +248,8 @@ def test_a_model_of_tokens_is_given_whole_numbers() -> None:
 
     report = check("model", Model("tokens", build), REGISTRY)
     assert report.passed
-    assert report.outcomes[1].evidence == "[6] of int64 → [3]"
+    evidence = {one.check.name: one.evidence for one in report.outcomes}
+    assert evidence["gives-a-row-of-outputs-for-each-row"] == "[6] of int64 → [3]"
 
 
 def test_a_fault_of_a_model_of_numbers_is_shown_as_it_is() -> None:
@@ -204,4 +260,4 @@ def test_a_fault_of_a_model_of_numbers_is_shown_as_it_is() -> None:
     def build(inputs: tuple[int, ...], outputs: int) -> nn.Module:
         return Fails(inputs[0], outputs)
 
-    assert failures(build)["gives-a-row-of-outputs-for-each-row"] == "ArithmeticError: a fault of its own"
+    assert failures(build) == {"is-a-model": "ArithmeticError: a fault of its own"}

@@ -178,6 +178,43 @@ class LooksAtItsThread(Right):
         return float(group["lr"]) * (1 + 0.001 * (self.number % 7))
 
 
+class KeepsItsFirstRate(Right):
+    """Reads its rates when it is built."""
+
+    def __init__(self, params: Any, lr: float = 0.01) -> None:
+        super().__init__(params, lr)
+        self.rates = {id(group["params"][0]): group["lr"] for group in self.param_groups}
+
+    def rate(self, group: dict[str, Any]) -> float:
+        return float(self.rates[id(group["params"][0])])
+
+
+class TakesNoClosure(Right):
+    def step(self) -> Any:  # type: ignore[override]
+        return super().step()
+
+
+class Raises(Right):
+    def rate(self, group: dict[str, Any]) -> float:
+        raise AttributeError("a slip of the pen")
+
+
+class WarmsUp(Right):
+    """Its first steps are smaller, and every 50 steps it rests."""
+
+    def __init__(self, params: Any, lr: float = 0.01, warmup: int = 0, every: int = 50) -> None:
+        super().__init__(params, lr)
+        self.defaults |= {"warmup": warmup, "every": every}
+        for group in self.param_groups:
+            group |= {"warmup": warmup, "every": every, "taken": 0}
+
+    def rate(self, group: dict[str, Any]) -> float:
+        group["taken"] += 1
+        step = (group["taken"] + 1) // 2
+        rest = 0.0 if step % group["every"] == 0 else 1.0
+        return float(group["lr"]) * rest * (min(1, step / group["warmup"]) if group["warmup"] else 1.0)
+
+
 def not_an_optimizer(params: Any, lr: float = 0.01) -> nn.Module:
     return nn.Linear(1, 1)
 
@@ -201,6 +238,9 @@ def test_the_right_one_passes_and_equals_torch_s() -> None:
     ("factory", "name", "evidence"),
     [
         (not_an_optimizer, "is-an-optimizer", "Linear"),
+        (TakesNoClosure, "is-an-optimizer", "its step takes no closure: write step(self, closure=None)"),
+        (Raises, "is-an-optimizer", "AttributeError: a slip of the pen"),
+        (KeepsItsFirstRate, "the-lr-of-its-groups-counts", "changes none of its steps"),
         (Upwards, "lowers-a-convex-loss", "the loss goes from"),
         (StopsShort, "gets-near-the-optimum", "of the first loss"),
         (IgnoresAParameter, "every-parameter-reaches-it", "weight_decay: 0.0 → 0.1 changes neither"),
@@ -221,6 +261,15 @@ def test_a_mutant_fails_the_check_that_is_meant_for_it(factory: Any, name: str, 
     found = failures(factory)
     assert name in found
     assert evidence in found[name]
+
+
+@pytest.mark.parametrize("factory", [not_an_optimizer, TakesNoClosure, Raises])
+def test_where_it_is_no_optimizer_nothing_else_is_looked_at(factory: Any) -> None:
+    assert failures(factory).keys() == {"is-an-optimizer"}
+
+
+def test_parameters_that_count_steps_are_given_small_numbers() -> None:
+    assert "every-parameter-reaches-it" not in failures(WarmsUp)
 
 
 @pytest.mark.parametrize("factory", [OffByOne, IgnoresAParameter])
