@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pluggy
 
@@ -74,7 +75,7 @@ class Loader:
         printed = _Overheard()
         started = time.perf_counter()
         try:
-            with contextlib.redirect_stdout(printed):
+            with contextlib.redirect_stdout(printed), _kept_alive():
                 yield
         finally:
             plugin.seconds = time.perf_counter() - started
@@ -105,6 +106,23 @@ class Loader:
             raise _UnusableError(f"registration failed: {brief(error)}") from error
         self._loaded.append((plugin, manager))
         return components
+
+
+@contextlib.contextmanager
+def _kept_alive() -> Iterator[None]:
+    """While it is open, `os._exit`, which nobody could report, is a SystemExit; in a forked child it is what it was."""
+    here, leave = os.getpid(), os._exit
+
+    def stay(status: int) -> NoReturn:
+        if os.getpid() != here:
+            leave(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = stay
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class _Overheard:

@@ -78,7 +78,8 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
     except PlaygroundError as error:
         return _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _complain(error, application, f"interrupted {error}".rstrip(), INTERRUPTED)
+        # click makes an Abort, which says nothing, of a KeyboardInterrupt, which may say when it came.
+        return _complain(error, application, f"interrupted {error.__cause__ or error}".rstrip(), INTERRUPTED)
     except Exception as error:
         if (refused := _refusal_of_stdout()) is not None:
             if isinstance(refused, BrokenPipeError):

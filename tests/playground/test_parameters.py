@@ -52,6 +52,18 @@ class Callback:
     def __call__(self, params: Iterable[Any], lr: float = 0.5) -> None: ...
 
 
+class Deeper(Model):
+    def __init__(self, inputs: tuple[int, ...], outputs: int, height: int = 3, **options: Any) -> None:
+        super().__init__(inputs, outputs, **options)
+
+
+class Closed(Deeper):
+    """Hands nothing on."""
+
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__(inputs, outputs, height=4)
+
+
 def with_unresolvable_hint(params: Iterable[Any], schedule: Schedule = None, rate=0.5) -> None: ...
 
 
@@ -321,3 +333,14 @@ def test_a_refusal_names_the_parameter_its_type_and_the_value(parameter: Paramet
 def test_a_type_is_written_as_people_write_it(hint: Any, words: str) -> None:
     assert describe(hint) == words
     assert Parameter("x", hint).type == words
+
+
+def test_what_a_constructor_hands_on_to_its_base_is_its_parameter_too() -> None:
+    found = parameters_of(Deeper, 2, {"depth": 4})
+    assert [(one.name, one.type, one.default) for one in found.values()] == [
+        ("height", "int", 3),
+        ("width", "int", 8),
+        ("depth", "int", 4),
+    ]
+    assert with_help(found, Deeper)["width"].help == "of the hidden layer."
+    assert dict(parameters_of(Closed, 2, {})) == {}

@@ -48,6 +48,22 @@ BREAKAGES = {
     ),
     "a syntax error": ("def def", "import failed: SyntaxError: ", False),
     "an exit while it is imported": ("raise SystemExit(3)", "import failed: SystemExit: 3", False),
+    "an end of the process while it is imported": (
+        "import os\nos._exit(0)",
+        "import failed: SystemExit: os._exit(0)",
+        False,
+    ),
+    "a component that says it is of another kind": (
+        f"{HEAD}class Zebra(Optimizer):\n    kind = 'zebra'\n\n\n"
+        "@hookimpl\ndef playground_optimizers():\n    return [Zebra('zebra', 'a:b')]\n",
+        "playground_optimizers listed a Zebra, not a Optimizer",
+        True,
+    ),
+    "an attempt on the kinds that there are": (
+        "import playground.components\nplayground.components.KINDS.clear()",
+        "import failed: AttributeError: 'mappingproxy' object has no attribute 'clear'",
+        False,
+    ),
     "an error of several lines": ("raise RuntimeError('one\\n  two')", "import failed: RuntimeError: one two", False),
     "a hook that raises": (
         f"{HEAD}@hookimpl\ndef playground_optimizers():\n    raise RuntimeError('no optimizers today')\n",
@@ -456,6 +472,40 @@ def test_what_a_data_set_suggests_is_what_its_author_knew(provide: Provide, call
     (row,) = (row for row in call("plugins", "--json").json if row["distribution"] == "stranger")
     assert row["status"] == "clashing"
     assert row["mend"].endswith("--no-plugin stranger/mine")
+
+
+def test_a_child_that_a_plugin_forks_ends_as_it_wants(provide: Provide) -> None:
+    source = f"import os\nchild = os.fork()\nif not child:\n    os._exit(5)\n{LION}\nENDED = os.waitpid(child, 0)[1]\n"
+    registry = Registry(entry_points=provide({"cats": source}))
+    assert set(health(registry).values()) == {"ok"}
+    assert os.waitstatus_to_exitcode(sys.modules["cats_plugin"].ENDED) == 5
+
+
+def test_an_interrupted_import_is_named(provide: Provide, call: Cli) -> None:
+    provide({"cats": "raise KeyboardInterrupt"})
+    done = call("list")
+    assert (done.code, done.out) == (130, "")
+    said = "while the plugin cats/cats_plugin was imported; to go without: --no-plugin cats_plugin"
+    assert done.err == f"\nerror: interrupted {said}\n"
+    assert call("list", "--no-plugin", "cats").code == 0
+
+
+def test_a_misspelt_factory_gets_a_suggestion(provide: Provide) -> None:
+    provide({"cats": optimizers("Optimizer('lion', 'torch.optim:Adamax_')")})
+    registry = Registry(entry_points=provide({"cats": optimizers("Optimizer('lion', 'torch.optim:ADAMW')")}))
+    with pytest.raises(
+        ComponentError, match=r"'torch.optim:ADAMW' leads nowhere: there is no 'ADAMW'; did you mean 'Adam"
+    ):
+        _ = registry.get("optimizer", "lion").factory
+
+
+def test_a_disabled_plugin_s_component_is_said_to_be_that(provide: Provide, call: Cli) -> None:
+    provide({"cats": LION})
+    done = call("run", "--no-plugin", "cats", "--optimizer", "cats/lion")
+    assert (done.code, done.err) == (
+        2,
+        "error: no optimizer 'cats/lion': plugin cats/cats_plugin is disabled: disabled by request (--no-plugin)\n",
+    )
 
 
 def test_what_a_strangers_data_set_suggests_is_first_what_lies_beside_it(provide: Provide) -> None:

@@ -191,7 +191,7 @@ OPTIONS = [
     (("run", "--no-plugin", "optimizers"), "no optimizer was chosen", "--optimizer"),
     (
         ("run", "--no-plugin", "optimizers", "--optimizer", "adam"),
-        *("unknown optimizer 'adam'", "there are: none", "not loaded: optimizers"),
+        *("unknown optimizer 'adam'", "there are: none", "optimizers is disabled"),
     ),
     (("run", "--json=yes"), "'--json'"),
 ]

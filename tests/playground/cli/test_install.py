@@ -102,20 +102,28 @@ def test_a_set_of_plugins_is_carried_to_another_machine(
 
 BAD = {
     "broken": "raise RuntimeError('no such luck')",
-    "deadly": "import os\nos._exit(7)",
+    "leaving": "import os\nos._exit(7)",
+    "deadly": "import os\nos.kill(os.getpid(), 9)",
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_plugin_can_be_installed_and_always_be_removed(name: str, environment: Any, tmp_path: Path) -> None:
     folder = distribution(tmp_path, f"playground-{name}", BAD[name])
+    none = "no components that can be used"
     done = environment("install", folder)
-    assert (done.returncode, done.stdout) == (0, f"installed playground-{name} 1.0: no components\n"), done.stderr
-    fault = {"broken": "RuntimeError: no such luck", "deadly": "ends the interpreter, with exit code 7"}[name]
-    assert fault in done.stderr
+    assert (done.returncode, done.stdout) == (0, f"installed playground-{name} 1.0: {none}\n"), done.stderr
+    fault = {
+        "broken": "RuntimeError: no such luck",
+        "leaving": "SystemExit: os._exit(7)",
+        "deadly": "ends the interpreter, with exit code -9",
+    }
+    assert fault[name] in done.stderr
+    if name != "deadly":
+        assert environment.plugins()[f"playground_{name}"]["status"] == "broken"
     assert environment("--help").returncode == 0
     gone = environment("uninstall", f"playground-{name}")
-    assert (gone.returncode, gone.stdout) == (0, f"removed playground-{name} 1.0: no components\n")
+    assert (gone.returncode, gone.stdout) == (0, f"removed playground-{name} 1.0: {none}\n")
     listed = environment("list")
     assert (listed.returncode, listed.stderr) == (0, "")
 
@@ -130,7 +138,62 @@ def test_a_folder_is_installed_as_it_lies(environment: Any, tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (0, "installed playground-mine 1.0: optimizer one\n"), done.stderr
     (folder / "playground_mine.py").write_text(source.format(one.replace("one", "other")))
     assert environment.plugins()["playground_mine"]["provides"] == ["optimizer other"]
-    assert environment("plugins", "freeze").stdout == f"-e {folder.as_uri()}\n"
+    frozen = environment("plugins", "freeze")
+    assert frozen.stdout == f"-e {folder.as_uri()}\n"
+    assert frozen.stderr.startswith("playground-mine was installed from a file or folder")
+    # With an extra, which pip finds to be met.
+    assert environment("uninstall", "playground-mine").returncode == 0
+    text = (folder / "pyproject.toml").read_text()
+    extra = '[project.optional-dependencies]\ntest = ["click"]\n[tool.setuptools]'
+    (folder / "pyproject.toml").write_text(text.replace("[tool.setuptools]", extra))
+    done = environment("install", "-e", f"{folder}[test]")
+    assert (done.returncode, done.stdout) == (0, "installed playground-mine 1.0: optimizer other\n"), done.stderr
+
+
+def test_a_folder_that_is_taken_for_a_name_is_pointed_at(environment: Any, tmp_path: Path) -> None:
+    distribution(tmp_path, "playground-beside", "")
+    done = environment("install", "playground-beside", PIP_NO_INDEX="1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].endswith("there is a folder of that name, which is ./playground-beside")
+
+
+LISTS_ONE = (
+    "from playground import Optimizer, hookimpl\n\n\n@hookimpl\ndef playground_optimizers():\n"
+    "    return [Optimizer('one', 'torch.optim:SGD')]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [("RECORD", b""), ("RECORD", None), ("entry_points.txt", b"\xff\xfe"), ("METADATA", b"\xff\xfe\0")],
+)
+def test_what_pip_cannot_remove_is_removed_by_hand(
+    environment: Any, tmp_path: Path, file: str, damage: bytes | None
+) -> None:
+    """As an installation leaves it that was killed, or a disk that lost something."""
+    assert environment("install", distribution(tmp_path, "playground-torn", LISTS_ONE)).returncode == 0
+    (folder,) = (tmp_path / "venv").rglob("playground_torn-1.0.dist-info")
+    if damage is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(damage)
+    done = environment("uninstall", "playground-torn")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].endswith(f"without {folder} it is no plugin any longer: delete that")
+    shutil.rmtree(folder)
+    assert not [name for name in environment.plugins() if "torn" in name]
+
+
+def test_what_pip_left_of_a_removal_that_was_killed_is_no_plugin(environment: Any, tmp_path: Path) -> None:
+    assert environment("install", distribution(tmp_path, "playground-torn", LISTS_ONE)).returncode == 0
+    (folder,) = (tmp_path / "venv").rglob("playground_torn-1.0.dist-info")
+    # So pip calls what it is about to delete.
+    folder.rename(folder.with_name("~layground_torn-1.0.dist-info"))
+    assert "playground_torn" not in environment.plugins()
+    assert environment("plugins", "freeze").stdout == ""
+    assert environment("install", tmp_path / "playground-torn").returncode == 0
+    assert environment.plugins()["playground_torn"]["status"] == "ok"
 
 
 def test_a_plugin_that_would_change_what_playground_needs_is_refused(environment: Any, tmp_path: Path) -> None:
@@ -189,6 +252,10 @@ def test_an_interpreter_without_pip_is_told_what_to_use(new_environment: Callabl
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: this interpreter has no pip; use: uv pip install --python ")
     assert line.endswith("playground-lion, or: python -m ensurepip")
+    (tmp_path / "my plugins.txt").write_text("")
+    done = bare("install", "-U", "-r", "my plugins.txt", "playground-lion[test]", PYTHONPATH=str(hidden))
+    asked = "--upgrade --requirement 'my plugins.txt' 'playground-lion[test]', or: python -m ensurepip"
+    assert done.stderr.splitlines()[0].endswith(asked)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +263,8 @@ def test_an_interpreter_without_pip_is_told_what_to_use(new_environment: Callabl
     [
         (("install",), "nothing to install: give a name, a path or a wheel, or -r FILE"),
         (("install", ""), "nothing to install: a name is empty"),
+        (("install", "--", "--help"), "'--help' is no name, path or wheel"),
+        (("install", "-e", "nowhere[test]"), "there is no file or folder nowhere"),
         (("install", "./nowhere"), "there is no file or folder ./nowhere"),
         (("install", "nowhere-1.0-py3-none-any.whl"), "there is no file or folder nowhere-1.0-py3-none-any.whl"),
         (("install", "-r", "nowhere.txt"), "there is no file or folder nowhere.txt"),
@@ -223,11 +292,11 @@ def test_a_wrong_request_is_refused_in_a_line_and_pip_is_not_asked(
 
 def test_neither_command_imports_a_plugin_itself(environment: Any, tmp_path: Path, wheel: Path) -> None:
     # The plugin ends a process that is not the child which is there to ask it.
-    source = "import os, sys\nif 'inventory' not in ' '.join(sys.orig_argv):\n    os._exit(9)\n"
+    source = "import os, sys\nif 'inventory' not in ' '.join(sys.orig_argv):\n    os.kill(os.getpid(), 9)\n"
     folder = distribution(tmp_path, "playground-shy", source)
     assert environment("install", folder).returncode == 0
     assert environment("install", wheel).returncode == 0
     assert environment("plugins", "freeze").returncode == 0
-    assert environment("list").returncode == 9
+    assert environment("list").returncode == -9
     assert environment("uninstall", "playground-shy").returncode == 0
     assert environment("list").returncode == 0

@@ -146,7 +146,7 @@ def test_an_unknown_component_may_be_that_of_a_broken_plugin_and_the_error_says_
     done = call("show", "optimizer", "unluckily-missing")
     assert done.code == 2
     assert "unlucky" in done.err
-    assert "playground list" in done.err
+    assert "playground plugins" in done.err
 
 
 def test_what_a_plugin_prints_while_it_is_loaded_does_not_spoil_the_json(
@@ -189,4 +189,16 @@ def test_a_wrong_kind_is_refused_with_the_right_ones(call: Callable[..., Any]) -
     (line,) = done.err.splitlines()
     assert line.startswith("error: ")
     assert "'optimizers'" in line
-    assert all(f"'{kind}'" in line for kind in BUILT_IN)
+    assert "did you mean 'optimizer'?" in line
+
+
+def test_what_a_plugin_says_on_its_way_out_is_no_result(
+    cli: Callable[..., Any], install_plugin: Callable[..., dict[str, str]]
+) -> None:
+    source = (
+        "import atexit\nfrom playground import hookimpl\n\n\n@hookimpl\ndef playground_models():\n    return []\n\n\n"
+    )
+    done = cli("list", "--json", env=install_plugin("optim-late", f"{source}atexit.register(print, 'bye')\n", "late"))
+    assert done.code == 0
+    assert {row["kind"] for row in done.json} == set(BUILT_IN)
+    assert done.err == "bye\n"

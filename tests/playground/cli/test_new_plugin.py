@@ -92,6 +92,15 @@ def test_what_is_there_already_is_left_alone(call: Callable[..., Any], tmp_path:
     assert [path.name for path in tmp_path.rglob("*")] == ["playground-lion", "mine"]
 
 
+def test_a_name_that_is_taken_is_refused(call: Callable[..., Any], tmp_path: Path) -> None:
+    done = call("new-plugin", "adam")
+    said = "error: optim-playground provides optimizer 'adam': choose another name for yours\n"
+    assert (done.code, done.out, done.err) == (2, "", said)
+    assert list(tmp_path.iterdir()) == []
+    # Of another kind it is another thing.
+    assert call("new-plugin", "adam", "--kind", "model").code == 0
+
+
 def test_a_place_that_cannot_be_written_to_is_named(call: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = call("new-plugin", "lion", "--out", "file")
