@@ -51,10 +51,23 @@ class Plugin:
     def qualified(self) -> str:
         return f"{self.distribution}/{self.name}"
 
+    @property
+    def usable(self) -> bool:
+        """Whether its components can be chosen."""
+        return self.status not in ("broken", "disabled")
+
+    @property
+    def complaint(self) -> str:
+        """What ails it and what to do, where something does."""
+        return f"plugin {self.qualified} is {self.status}: {self.reason}; {self.mend}"
+
+    def owns(self, prefix: str) -> bool:
+        """Whether what is called `prefix/component` may be this plugin's: its entry point or its distribution."""
+        return prefix in (self.name, self.qualified) or normal(prefix) == normal(self.distribution)
+
     def answers_to(self, name: str) -> bool:
         """Whether `name` is this plugin's entry point, module or distribution."""
-        names = {self.name, self.qualified, self.module, self.module.partition(":")[0]}
-        return name in names - {""} or normal(name) == normal(self.distribution)
+        return self.owns(name) or name in {self.module, self.module.partition(":")[0]} - {""}
 
     def mark(self, status: Status, reason: str, mend: str) -> None:
         self.status, self.reason, self.mend = status, reason, mend

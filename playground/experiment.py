@@ -40,11 +40,13 @@ class Choice:
         known = registration.parameters
         fitted = {}
         for key, value in asked.items():
-            if key not in known and not known.open:
-                hint = did_you_mean(key, known) or f"; it has: {', '.join(known) or 'none'}"
+            parameter = known.named(key)
+            if parameter is None and not known.open:
+                names = [*known, *known.further]
+                hint = did_you_mean(key, names) or f"; it has: {', '.join(names) or 'none'}"
                 raise RequestError(f"{registration.kind} '{registration.name}' has no parameter '{key}'{hint}")
             try:
-                fitted[key] = known[key].fit(value) if key in known else value
+                fitted[key] = value if parameter is None else parameter.fit(value)
             except ValueError as error:
                 raise RequestError(f"{registration.kind} '{registration.name}': {error}") from None
         missing = [name for name, one in known.items() if one.default is REQUIRED and name not in fitted]

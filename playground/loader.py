@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -75,7 +74,7 @@ class Loader:
         printed = _Overheard()
         started = time.perf_counter()
         try:
-            with contextlib.redirect_stdout(printed), _kept_alive():
+            with contextlib.redirect_stdout(printed):
                 yield
         finally:
             plugin.seconds = time.perf_counter() - started
@@ -97,6 +96,9 @@ class Loader:
             if not manager.get_hookcallers(implementation):
                 raise _UnusableError("implements no hook: its functions must be marked with @playground.hookimpl")
             manager.check_pending()
+            for caller in manager.get_hookcallers(implementation) or ():
+                if any(one.wrapper or one.hookwrapper for one in caller.get_hookimpls()):
+                    raise _UnusableError(f"{caller.name} is a wrapper, and there is nothing for it to wrap")
             components = [component for kind in KINDS for component in _provided(kind, manager)]
         except (_UnusableError, KeyboardInterrupt):
             raise
@@ -106,23 +108,6 @@ class Loader:
             raise _UnusableError(f"registration failed: {brief(error)}") from error
         self._loaded.append((plugin, manager))
         return components
-
-
-@contextlib.contextmanager
-def _kept_alive() -> Iterator[None]:
-    """While it is open, `os._exit`, which nobody could report, is a SystemExit; in a forked child it is what it was."""
-    here, leave = os.getpid(), os._exit
-
-    def stay(status: int) -> NoReturn:
-        if os.getpid() != here:
-            leave(status)
-        raise SystemExit(f"os._exit({status})")
-
-    os._exit = stay
-    try:
-        yield
-    finally:
-        os._exit = leave
 
 
 class _Overheard:
@@ -157,12 +142,10 @@ def _provided(kind: str, manager: pluggy.PluginManager) -> list[Component]:
 
 def _listed(hook: str, manager: pluggy.PluginManager) -> list[list[Any]]:
     caller = getattr(manager.hook, hook)
-    # Those that give an answer, not those that wrap others.
-    asked = [one for one in caller.get_hookimpls() if not (one.wrapper or one.hookwrapper)]
     try:
         answers = caller()
         # pluggy leaves out an answer that is None.
-        if len(answers) < len(asked):
+        if caller.get_hookimpls() and not answers:
             raise _UnusableError(f"{hook} returned a NoneType, not a list of components")
         for answer in answers:
             if isinstance(answer, str | Component) or not isinstance(answer, Iterable):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import inspect
-import itertools
 import re
 import types
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -48,52 +47,76 @@ class Parameter:
 
 
 class Parameters(dict[str, Parameter]):
-    """The parameters of a factory by name; `open` where it takes any others too (`**kwargs`)."""
+    """The parameters of a factory by name.
 
-    open: bool = False
+    further: what the `**kwargs` of a class's `__init__` may hand on to its bases. Their names and types are known, not
+        the values that they have where nobody asks for them, since the class may say others than its bases do.
+    open: whether it takes any others too.
+    """
+
+    further: dict[str, Parameter]
+    open: bool
+
+    def __init__(self, own: Iterable[Parameter] = (), further: Iterable[Parameter] = (), *, open: bool = False) -> None:
+        super().__init__((one.name, one) for one in own)
+        self.further = {one.name: one for one in further if one.name not in self}
+        self.open = open
+
+    def named(self, name: str) -> Parameter | None:
+        """The parameter of that name, a further one too; None where there is none, though it may be open."""
+        return self.get(name) or self.further.get(name)
 
 
 def parameters_of(factory: Callable[..., Any], leading: int, defaults: Mapping[str, Any]) -> Parameters:
-    """Read a factory's signature, and where a class's `__init__` takes `**kwargs`, what those of its bases add to it.
+    """Read a factory's signature, and where a class's `__init__` takes `**kwargs`, those of its bases too.
 
     leading: how many of its first arguments are passed by the core and are not parameters.
     defaults: what overrides the defaults of the signature.
     Raises ValueError where a default names no parameter.
     """
     signature = inspect.signature(factory)
-    hints = _hints(factory)
-    found = Parameters()
-    for position, parameter in enumerate(signature.parameters.values()):
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            found.open = True
-        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY or (
-            position >= leading and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        ):
-            name, hint = parameter.name, hints.get(parameter.name, Any)
-            found[name] = Parameter(name, hint, _fitted(defaults.get(name, parameter.default), hint))
-    for name, parameter, hint in _handed_on(factory):
-        if name not in found:
-            found[name] = Parameter(name, hint, _fitted(defaults.get(name, parameter.default), hint))
-    for name in defaults:
-        if name not in found:
-            if not found.open:
+    passed = {one.name for one in list(signature.parameters.values())[:leading] if one.kind is not KEYWORD_ONLY}
+    own = [one for one in _named(signature, _hints(factory)) if one.name not in passed]
+    further: list[Parameter] = []
+    takes_any = _takes_any(signature)
+    if takes_any and inspect.isclass(factory):
+        _, *above = _constructors(factory)
+        for constructor in above:
+            signature = inspect.signature(constructor)
+            found = _named(signature, _hints(constructor))
+            # What a base must be given is given by its subclass.
+            further += [one for one in found if one.default is not REQUIRED and one.name not in passed]
+            takes_any = _takes_any(signature)
+            if not takes_any:
+                break
+    parameters = Parameters(own, further, open=takes_any)
+    for name, value in defaults.items():
+        one = parameters.named(name)
+        if one is None:
+            if not parameters.open:
                 raise ValueError(f"its defaults name '{name}', which its factory does not take")
-            found[name] = Parameter(name, Any, defaults[name])
-    return found
+            one = Parameter(name, Any)
+        parameters.further.pop(name, None)
+        parameters[name] = replace(one, default=value)
+    for name, one in parameters.items():
+        parameters[name] = replace(one, default=_fitted(one.default, one.hint))
+    return parameters
 
 
-def _handed_on(factory: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter, Any]]:
-    """The optional parameters, with their hints, that the `**kwargs` of a class's `__init__` may reach in its bases."""
-    if not inspect.isclass(factory):
-        return
-    for own, above in itertools.pairwise(_constructors(factory)):
-        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in inspect.signature(own).parameters.values()):
-            return
-        hints = _hints(above)
-        for name, parameter in inspect.signature(above).parameters.items():
-            by_name = parameter.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            if by_name and parameter.default is not REQUIRED:
-                yield name, parameter, hints.get(name, Any)
+KEYWORD_ONLY, BY_NAME = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _named(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Parameter]:
+    """What can be passed by name."""
+    return [
+        Parameter(name, hints.get(name, Any), one.default)
+        for name, one in signature.parameters.items()
+        if one.kind in (KEYWORD_ONLY, BY_NAME)
+    ]
+
+
+def _takes_any(signature: inspect.Signature) -> bool:
+    return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
 
 
 def _constructors(factory: type) -> list[Callable[..., Any]]:
@@ -103,23 +126,26 @@ def _constructors(factory: type) -> list[Callable[..., Any]]:
 
 
 def with_help(parameters: Parameters, factory: Callable[..., Any]) -> Parameters:
-    """The same parameters with the help that the docstring of the factory (or of its `__init__`) gives them."""
+    """The same parameters with the help that docstrings give: the factory's, or those of the class, its bases and their
+    `__init__`."""
     import docstring_parser
 
+    documented: list[Any] = [factory]
+    if inspect.isclass(factory):
+        # What is nearer has the last word, and the class over its `__init__`.
+        documented = [one for base in reversed(factory.__mro__[:-1]) for one in (vars(base).get("__init__"), base)]
     helps: dict[str, str] = {}
-    documented = [*reversed(_constructors(factory)), factory] if inspect.isclass(factory) else [factory]
     for one in documented:
-        text = inspect.getdoc(one)
-        for entry in docstring_parser.parse(text or "").params:
+        text = getattr(one, "__doc__", None)
+        for entry in docstring_parser.parse(inspect.cleandoc(text) if isinstance(text, str) else "").params:
             # torch repeats the default in the text, and a component may have another.
             text = re.sub(r"\s*\(default: ([^()]|\([^()]*\))*\)", "", entry.description or "")
             helps[entry.arg_name] = " ".join(text.split())
-    found = Parameters(
-        (name, Parameter(name, parameter.hint, parameter.default, helps.get(name, "")))
-        for name, parameter in parameters.items()
-    )
-    found.open = parameters.open
-    return found
+
+    def helped(known: Iterable[Parameter]) -> list[Parameter]:
+        return [replace(one, help=helps.get(one.name, "")) for one in known]
+
+    return Parameters(helped(parameters.values()), helped(parameters.further.values()), open=parameters.open)
 
 
 def _fitted(default: Any, hint: Any) -> Any:

@@ -151,22 +151,21 @@ class Registry:
         """
         owner, _, bare = name.rpartition("/")
         matches = [
-            one
-            for one in self.of_kind(kind)
-            if one.component.name == bare and (not owner or owner in _owners(one.plugin))
+            one for one in self.of_kind(kind) if one.component.name == bare and (not owner or one.plugin.owns(owner))
         ]
         if len(matches) == 1:
             return matches[0]
         if matches:
             meant = " or ".join(f"'{one.name}'" for one in matches)
             raise RequestError(f"{kind} '{name}' is provided by {len(matches)} plugins: say {meant}")
-        unusable = [plugin for plugin in self.plugins if plugin.status in ("broken", "disabled")]
+        unusable = [plugin for plugin in self.plugins if not plugin.usable]
         for plugin in unusable:
-            if plugin.answers_to(owner or bare):
-                # It is this one's, by all appearance, and no misspelling.
-                raise RequestError(f"no {kind} '{name}': plugin {plugin.qualified} is {plugin.status}: {plugin.reason}")
+            # It is this one's, by all appearance, and no misspelling.
+            alone = not any(other.usable for other in self.plugins if other.distribution == plugin.distribution)
+            if (owner or bare) in (plugin.name, plugin.qualified) or (alone and plugin.owns(owner or bare)):
+                raise RequestError(f"no {kind} '{name}': {plugin.complaint}")
         names = [one.name for one in self.of_kind(kind)]
-        hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+        hint = did_you_mean(name, names) or did_you_mean(bare, names) or f"; there are: {', '.join(names) or 'none'}"
         said = ", ".join(f"{plugin.name} is {plugin.status}" for plugin in unusable)
         note = f" ({said}; 'playground plugins' says why)" if unusable else ""
         raise RequestError(f"unknown {kind} '{name}'{hint}{note}")
@@ -180,8 +179,8 @@ class Registry:
         namesakes = [one for one in self.of_kind(kind) if one.component.name == name]
         for home in (plugin.distribution, HOME):
             found = [one for one in namesakes if one.plugin.distribution == home]
-            if len(found) == 1:
-                return found[0].name
+            if found:
+                return found[0].name if len(found) == 1 else name
         return name
 
     def default(self, kind: str) -> Registration:

@@ -8,9 +8,9 @@ import sys
 
 
 def keep_stdout_for_results() -> bool:
-    """From here on only this tool writes to stdout, in a process that ends with the command.
+    """From here on only what goes through `sys.stdout` gets to stdout, in a process that ends with the command.
 
-    What reaches file descriptor 1 past `sys.stdout`, from a library or a child process of a plugin's, goes to stderr.
+    What reaches file descriptor 1 past it, from a library or a child process of a plugin's, goes to stderr.
     Gives whether it was so arranged: not where stdout is none of the process's own.
     """
     stdout = sys.stdout

@@ -79,6 +79,9 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
         return _complain(error, application, str(error), WRONG_REQUEST if isinstance(error, RequestError) else FAILED)
     except (KeyboardInterrupt, click.Abort) as error:
         # click makes an Abort, which says nothing, of a KeyboardInterrupt, which may say when it came.
+        # An EOFError, which is nobody's wish, becomes one too.
+        if isinstance(error.__cause__, EOFError):
+            return _complain(error, application, _fault(error.__cause__), FAILED)
         return _complain(error, application, f"interrupted {error.__cause__ or error}".rstrip(), INTERRUPTED)
     except Exception as error:
         if (refused := _refusal_of_stdout()) is not None:
@@ -86,8 +89,11 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
                 # Whoever read the output has gone; nobody is there to be told.
                 return FAILED
             return _complain(error, application, f"the output could not be written: {refused.strerror}", FAILED)
-        message = f"{brief(error)} (a fault of playground's own; --debug shows where)"
-        return _complain(error, application, message, FAILED)
+        return _complain(error, application, _fault(error), FAILED)
+
+
+def _fault(error: BaseException) -> str:
+    return f"{brief(error)} (a fault of playground's own; --debug shows where)"
 
 
 def _refusal_of_stdout() -> OSError | None:

@@ -60,8 +60,8 @@ def _wanted(registry: Registry, kind: str | None, name: str | None, plugin: str 
         raise RequestError("say KIND and NAME or --plugin NAME, not both")
     plugins = registry.named(plugin)
     for one in plugins:
-        if one.status in ("broken", "disabled"):
-            raise RequestError(f"plugin {one.qualified} is {one.status}: {one.reason}; {one.mend}")
+        if not one.usable:
+            raise RequestError(one.complaint)
     found = [(one.kind, one.name) for owner in plugins for one in registry.provided_by(owner)]
     if not found:
         raise RequestError(f"the plugin '{plugin}' provides no components")

@@ -43,7 +43,7 @@ def plugins(context: click.Context, as_json: bool) -> None:
     )
     for plugin in registry.plugins:
         if plugin.status != "ok":
-            note(f"plugin {plugin.qualified} is {plugin.status}: {plugin.reason}; {plugin.mend}")
+            note(plugin.complaint)
         for remark in plugin.remarks:
             note(f"plugin {plugin.qualified} {remark}")
 

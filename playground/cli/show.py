@@ -48,6 +48,11 @@ def show(application: Application, kind: str, name: str, as_json: bool) -> None:
         }
         for one in parameters.values()
     ]
+    # Which value these have where nobody says one, only the factory knows.
+    rows += [
+        {"name": one.name, "type": one.type, "default": None, "required": False, "help": one.help}
+        for one in parameters.further.values()
+    ]
     if as_json:
         print_json({**facts, "parameters": rows})
         return
@@ -60,11 +65,14 @@ def show(application: Application, kind: str, name: str, as_json: bool) -> None:
         return
     print_table(
         ("parameter", "type", "default", "help"),
-        [
-            (row["name"], row["type"], "(needed)" if row["required"] else format_value(row["default"]), row["help"])
-            for row in rows
-        ],
+        [(row["name"], row["type"], _default(row, row["name"] in parameters.further), row["help"]) for row in rows],
     )
+
+
+def _default(row: dict[str, Any], further: bool) -> str:
+    if row["required"]:
+        return "(needed)"
+    return "(its own)" if further else format_value(row["default"])
 
 
 def _particulars(component: Component) -> dict[str, Any]:

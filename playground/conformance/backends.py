@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from playground.components import Optimizer
-from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
-from playground.conformance.partners import left_out, partners, refuses, sound_backends, tried
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, refuses, require
+from playground.conformance.partners import left_out, partners, sound_backends, tried
 from playground.conformance.problems import (
     BATCH,
     ROWS,
@@ -35,7 +35,7 @@ from playground.conformance.problems import (
 from playground.engine.assembly import assembled, planned
 from playground.engine.objective import Objective
 from playground.engine.training import Training
-from playground.errors import RequestError, brief
+from playground.errors import ComponentError, RequestError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +103,12 @@ def same(found: Trained, expected: Trained, what: str) -> None:
 @CHECKS.add
 def is_a_backend(subject: Subject) -> str:
     """It is built, plans for the devices that are asked for, is a playground.ParallelBackend, and takes a step."""
-    if "devices" in subject.choice.asked:
-        # What it refuses of these is no matter of whether it takes others.
+    try:
         planned(experiment(backend=subject.choice))
+    except RequestError as error:
+        # That there are no such devices here, where nobody asked for them, is no fault; whatever a factory raises is.
+        if "devices" in subject.choice.asked or isinstance(error, ComponentError):
+            raise
     taken = []
     for count, backend in backends(subject, *COUNTS):
         # Putting the parts together refuses what is no ParallelBackend.
@@ -149,7 +152,7 @@ def equals_one_device(subject: Subject) -> str:
 def equals_one_device_with_every_optimizer(subject: Subject) -> str:
     """On as many replicas as it takes, every optimizer that is installed gives one device's numbers."""
     exact(subject)
-    equal = []
+    equal, odd = [], []
     for count, backend in list(backends(subject, *COUNTS))[-1:]:
         for optimizer in partners(subject.registry, "optimizer"):
             # What evaluates again within a step magnifies rounding, the more the less convex the problem is.
@@ -159,13 +162,16 @@ def equals_one_device_with_every_optimizer(subject: Subject) -> str:
             expected, shared = (tried(experiment(backend=reference(n), **words)) for n in (1, count))
             if isinstance(expected, BaseException) or isinstance(shared, BaseException) or not equals(shared, expected):
                 # It takes no matrix, is broken by itself, or is not the same twice: its own report's business.
+                odd.append(optimizer.name)
                 continue
             found = tried(experiment(backend=backend, **words))
             if isinstance(found, BaseException):
                 raise ConformanceError(f"{optimizer.name} on {count} replicas: {brief(found)}") from found
             same(found, expected, f"{optimizer.name} on {count} replicas")
             equal.append(optimizer.name)
-    return ", ".join(equal)
+    if not equal:
+        raise NotApplicableError(f"there is no optimizer to try it with{left_out(odd)}")
+    return ", ".join(equal) + left_out(odd)
 
 
 @CHECKS.add

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from playground.engine.defaults import plain
 from playground.engine.randomness import preserved
-from playground.errors import brief
+from playground.errors import ComponentError, RequestError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,3 +99,11 @@ def require(holds: bool, evidence: str) -> None:
     """Raise ConformanceError with the evidence unless something holds."""
     if not holds:
         raise ConformanceError(evidence)
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether a component says with this that it does not take what is asked for, and is not broken: a RequestError, or
+    the ValueError of a factory."""
+    if isinstance(error, ComponentError):
+        return isinstance(error.__cause__, (ValueError, RequestError))
+    return isinstance(error, RequestError)

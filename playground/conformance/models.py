@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, refuses, require
 from playground.engine import randomness
 from playground.errors import RequestError, brief
 
@@ -101,7 +101,9 @@ def _heeds(subject: Subject, shape: tuple[int, ...], outputs: int, dtype: torch.
     """Raise ConformanceError where a model that is built for other inputs or outputs is made for the first ones."""
     try:
         made = subject.choice.build(shape, outputs).double().eval()
-    except RequestError:
+    except RequestError as error:
+        if not refuses(error):
+            raise
         # It says so, and is not for these.
         return
     what = f"built for rows of the shape {shape} and {outputs} outputs"

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 import playground.components
 from playground.components import resolve
-from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, refuses, require
 from playground.conformance.convex import Problem, apart, made, path, same
 from playground.conformance.partners import left_out, sound_backends, tried
 from playground.conformance.problems import (
@@ -143,7 +143,7 @@ def _shows(choice: Choice, around: dict[str, Any], changed: dict[str, Any]) -> b
 
 @CHECKS.add
 def invalid_values_are_refused(subject: Subject) -> str:
-    """A negative lr, weight decay or momentum, and betas above 1, are refused with an error when it is built."""
+    """A negative lr, weight decay or momentum, and betas above 1, are refused with a ValueError when it is built."""
     tried = [name for name in WRONG if name in subject.choice.registration.parameters]
     if not tried:
         raise NotApplicableError(f"it has none of {', '.join(WRONG)}")
@@ -151,10 +151,12 @@ def invalid_values_are_refused(subject: Subject) -> str:
     for name in tried:
         try:
             made(subject.choice, Problem().parameters, **{name: WRONG[name]})
-        except RequestError:
-            continue
-        taken.append(f"{name}={WRONG[name]}")
-    require(not taken, f"it takes {', '.join(taken)}")
+        except RequestError as error:
+            said = "" if refuses(error) else f"{name}={WRONG[name]} ends in {brief(error.__cause__ or error, 80)}"
+        else:
+            said = f"it takes {name}={WRONG[name]}"
+        taken += [said] if said else []
+    require(not taken, "; ".join(taken))
     return ", ".join(tried)
 
 
@@ -205,6 +207,8 @@ def parameter_groups_have_their_own_lr(subject: Subject) -> None:
         try:
             optimizer = made(subject.choice, groups)
         except RequestError as error:
+            if not refuses(error):
+                raise
             raise NotApplicableError(f"it takes no groups: {brief(error.__cause__ or error)}") from None
         found = []
         with randomness.drawing(0, "optimizer"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from playground.conformance.checks import refuses
 from playground.conformance.problems import Trained, equals, experiment, on, reference, train
-from playground.errors import ComponentError, RequestError
+from playground.errors import RequestError
 from playground.experiment import Choice
 
 if TYPE_CHECKING:
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
 
     from playground.experiment import Experiment
     from playground.registry import Registry
-
-
-def refuses(error: BaseException) -> bool:
-    """Whether a component says with this that it does not take what is asked for, and is not broken: a RequestError, or
-    the ValueError of a factory."""
-    if isinstance(error, ComponentError):
-        return isinstance(error.__cause__, (ValueError, RequestError))
-    return isinstance(error, RequestError)
 
 
 def tried(asked: Experiment) -> Trained | BaseException:

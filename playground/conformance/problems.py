@@ -160,7 +160,7 @@ def measure(parts: Parts) -> dict[str, float]:
 
 def on(choice: Choice, count: int) -> Choice:
     """A backend on so many replicas, where it has a parameter for that."""
-    if "devices" not in choice.registration.parameters:
+    if choice.registration.parameters.named("devices") is None:
         return choice
     return replace(choice, asked=Choice.of(choice.registration, {**choice.asked, "devices": count}).asked)
 

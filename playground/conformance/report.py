@@ -65,9 +65,14 @@ def check(kind: str, component: str | Component | Mapping[str, Any], registry: R
     Raises RequestError where there is no such component, or it has not these parameters.
     """
     registry = Registry() if registry is None else registry
-    outcomes: list[Outcome] = []
-    for one in checks_of(kind):
-        subject = subject_of(one, kind, component, registry)
+    registration, asked = _meant(kind, component, registry)
+    first, *others = checks_of(kind)
+    # What cannot be loaded has no parameters to be asked for.
+    outcomes = [first(Subject(Choice(registration, {}), registry))]
+    if outcomes[0].verdict == "fail":
+        return Report(Choice(registration, {}), tuple(outcomes))
+    subject = Subject(Choice.of(registration, asked), registry)
+    for one in others:
         outcomes.append(one(subject))
         if one.decisive and outcomes[-1].verdict == "fail":
             break
@@ -75,9 +80,8 @@ def check(kind: str, component: str | Component | Mapping[str, Any], registry: R
 
 
 def subject_of(check: Check, kind: str, component: str | Component | Mapping[str, Any], registry: Registry) -> Subject:
-    """What a check looks at: what a component's name, expression or description means. Raises RequestError."""
+    """What a check by itself looks at: what a component's name or expression means. Raises RequestError."""
     registration, asked = _meant(kind, component, registry)
-    # What cannot be loaded has no parameters to be asked for.
     return Subject(Choice(registration, {}) if check is LOADING else Choice.of(registration, asked), registry)
 
 
@@ -97,8 +101,8 @@ def _meant(
 
 
 def _load(subject: Subject) -> str:
-    registration = subject.choice.registration
-    return ", ".join(registration.parameters) or "no parameters"
+    parameters = subject.choice.registration.parameters
+    return ", ".join([*parameters, *parameters.further]) or "no parameters"
 
 
 LOADING = Check("is-loaded", "Its factory can be imported and its parameters can be read.", _load, decisive=True)

@@ -39,15 +39,11 @@ class Change:
             return cls(distribution, faults=(f"its components are not known: {brief(error)}",))
         components = tuple(component for plugin in plugins for component in plugin["components"])
         faults = tuple(
-            f"plugin {one['name']} was {one['status']}" if gone else _fault(one)
+            f"plugin {one['name']} was {one['status']}" if gone else one["complaint"]
             for one in plugins
-            if one["reason"] and not (gone and one["components"])
+            if one["complaint"] and not (gone and one["components"])
         )
         return cls(distribution, components, faults)
-
-
-def _fault(plugin: dict[str, Any]) -> str:
-    return f"plugin {plugin['name']} is {plugin['status']}: {plugin['reason']}; {plugin['mend']}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ PATIENCE = 60
 
 
 def provided(distribution: str) -> list[dict[str, Any]]:
-    """What each plugin of an installed distribution is: its `name`, `status`, `reason`, `mend` and `components`.
+    """What each plugin of an installed distribution is: its `name`, `status`, `complaint` and `components`.
 
     A component is written as `kind name`.
 
@@ -46,8 +46,7 @@ def _main(distribution: str) -> None:
         {
             "name": plugin.name,
             "status": plugin.status,
-            "reason": plugin.reason,
-            "mend": plugin.mend,
+            "complaint": plugin.complaint if plugin.status != "ok" else "",
             "components": [f"{one.kind} {one.component.name}" for one in registry.provided_by(plugin)],
         }
         for plugin in registry.plugins

@@ -337,10 +337,32 @@ def test_a_type_is_written_as_people_write_it(hint: Any, words: str) -> None:
 
 def test_what_a_constructor_hands_on_to_its_base_is_its_parameter_too() -> None:
     found = parameters_of(Deeper, 2, {"depth": 4})
-    assert [(one.name, one.type, one.default) for one in found.values()] == [
-        ("height", "int", 3),
-        ("width", "int", 8),
-        ("depth", "int", 4),
-    ]
-    assert with_help(found, Deeper)["width"].help == "of the hidden layer."
-    assert dict(parameters_of(Closed, 2, {})) == {}
+    assert [(one.name, one.type, one.default) for one in found.values()] == [("height", "int", 3), ("depth", "int", 4)]
+    # Which width it has where nobody says one, its own constructor decides.
+    assert {name: one.type for name, one in found.further.items()} == {"width": "int"}
+    assert found.named("width") is found.further["width"]
+    assert not found.open
+    assert with_help(found, Deeper).further["width"].help == "of the hidden layer."
+    assert with_help(found, Deeper)["depth"].help == "from the class."
+    closed = parameters_of(Closed, 2, {})
+    assert (dict(closed), closed.further, closed.open) == ({}, {}, False)
+
+
+def test_what_the_core_passes_is_no_parameter_of_a_base() -> None:
+    class Base:
+        def __init__(self, inputs: Any = (1,), outputs: int = 10, width: int = 1) -> None: ...
+
+    class Sub(Base):
+        def __init__(self, inputs: Any, outputs: int, **options: Any) -> None:
+            super().__init__(inputs, outputs, **options)
+
+    assert list(parameters_of(Sub, 2, {}).further) == ["width"]
+
+
+def test_a_class_that_keeps_what_it_is_given_takes_anything() -> None:
+    class Keeps:
+        def __init__(self, inputs: Any, outputs: int, **options: Any) -> None:
+            self.options = options
+
+    found = parameters_of(Keeps, 2, {"depth": 4})
+    assert (found.open, found.further, found["depth"].default) == (True, {}, 4)

@@ -290,3 +290,29 @@ def test_a_wrong_request_is_refused_with_a_hint(
     assert done.err.startswith("error: ")
     assert len(done.err.splitlines()) <= 2
     assert all(word in done.err for word in words)
+
+
+def test_what_a_constructor_hands_on_is_shown_without_a_value_that_nobody_knows(
+    call: Callable[..., Any],
+    install_plugin: Callable[..., dict[str, str]],
+    in_process_plugins: Callable[..., None],
+) -> None:
+    source = (
+        "from playground import Backend, ReplicaBackend, hookimpl\n\n\nclass Tree(ReplicaBackend):\n"
+        "    def __init__(self, arity: int = 2, **options):\n        super().__init__(**{'devices': 3, **options})\n\n"
+        "    def reduce(self, gradients):\n        return 0\n\n\n"
+        "@hookimpl\ndef playground_backends():\n    return [Backend('tree', Tree, exact=False)]\n"
+    )
+    in_process_plugins(install_plugin("optim-tree", source, "tree"))
+    text = call("show", "backend", "tree").out
+    assert re.search(r"^arity +int +2$", text, re.MULTILINE)
+    assert re.search(r"^devices +int \| str \| list\[str\] +\(its own\) +a number of replicas", text, re.MULTILINE)
+    rows = {row["name"]: row for row in call("show", "backend", "tree", "--json").json["parameters"]}
+    assert (rows["devices"]["default"], rows["devices"]["required"]) == (None, False)
+    ran = call("run", "--backend", "tree", "--epochs", 1, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["experiment"]["backend"] == {"name": "tree", "arity": 2}
+    ran = call("run", "--backend", "tree:arity=3", "--devices", 2, "--epochs", 1, "--json")
+    assert ran.json["experiment"]["backend"] == {"name": "tree", "arity": 3, "devices": 2}
+    refused = call("run", "--backend", "tree:devises=2")
+    assert (refused.code, "did you mean 'devices'?" in refused.err) == (2, True)

@@ -131,6 +131,11 @@ class ForOtherInputs(Right):
         super().__init__((6,), outputs)
 
 
+class TripsOverOtherOutputs(Right):
+    def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
+        super().__init__(inputs, {3: 3}[outputs])
+
+
 class SeedsItself(Right):
     def __init__(self, inputs: tuple[int, ...], outputs: int) -> None:
         torch.manual_seed(0)
@@ -196,6 +201,7 @@ def test_a_model_that_says_it_is_affine_is_held_to_it() -> None:
         (Infinite, "gives-a-row-of-outputs-for-each-row", "not finite"),
         (ForOtherOutputs, "gives-a-row-of-outputs-for-each-row", "shape (6,) and 5 outputs it gives (2, 3) for 2 rows"),
         (ForOtherInputs, "gives-a-row-of-outputs-for-each-row", "shape (4,) and 3 outputs it does not take such rows"),
+        (TripsOverOtherOutputs, "gives-a-row-of-outputs-for-each-row", "cannot be built: KeyError: 5"),
         (SeedsItself, "its-weights-depend-on-the-seed-alone", "building it seeds torch's default generator"),
         (DrawsFromItsOwn, "its-weights-depend-on-the-seed-alone", "hidden.weight is drawn, and is the same under"),
         (takes_nothing, "is-a-model", "no rows of"),

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from playground import Optimizer, Registry
+from playground import Optimizer, Registry, RequestError
 from playground.conformance import check
+from playground.experiment import Choice
 
 REGISTRY = Registry()
 
@@ -194,6 +195,21 @@ class TakesNoClosure(Right):
         return super().step()
 
 
+class Slips(Right):
+    def __init__(self, params: Any, lr: float = 0.01) -> None:
+        if lr < 0:
+            raise NameError("a slip of the pen")
+        super().__init__(params, lr)
+
+
+class TripsOverGroups(Right):
+    def __init__(self, params: Any, lr: float = 0.01) -> None:
+        params = list(params)
+        if isinstance(params[0], dict):
+            raise KeyError("groups")
+        super().__init__(params, lr)
+
+
 class Raises(Right):
     def rate(self, group: dict[str, Any]) -> float:
         raise AttributeError("a slip of the pen")
@@ -241,10 +257,16 @@ def test_the_right_one_passes_and_equals_torch_s() -> None:
         (TakesNoClosure, "is-an-optimizer", "its step takes no closure: write step(self, closure=None)"),
         (Raises, "is-an-optimizer", "AttributeError: a slip of the pen"),
         (KeepsItsFirstRate, "the-lr-of-its-groups-counts", "changes none of its steps"),
+        (Slips, "invalid-values-are-refused", "lr=-1.0 ends in NameError: a slip of the pen"),
+        (TripsOverGroups, "parameter-groups-have-their-own-lr", "KeyError: 'groups'"),
         (Upwards, "lowers-a-convex-loss", "the loss goes from"),
         (StopsShort, "gets-near-the-optimum", "of the first loss"),
         (IgnoresAParameter, "every-parameter-reaches-it", "weight_decay: 0.0 → 0.1 changes neither"),
-        (TakesAnything, "invalid-values-are-refused", "it takes lr=-1.0, weight_decay=-1.0, betas=(1.5, 1.5)"),
+        (
+            TakesAnything,
+            "invalid-values-are-refused",
+            "it takes lr=-1.0; it takes weight_decay=-1.0; it takes betas=(1.5, 1.5)",
+        ),
         (ForgetsState, "goes-on-from-its-state", "come to differ by"),
         (Random, "is-deterministic", "two equal trainings differ by"),
         (OneRateForAll, "parameter-groups-have-their-own-lr", "changes none of its updates"),
@@ -266,6 +288,18 @@ def test_a_mutant_fails_the_check_that_is_meant_for_it(factory: Any, name: str, 
 @pytest.mark.parametrize("factory", [not_an_optimizer, TakesNoClosure, Raises])
 def test_where_it_is_no_optimizer_nothing_else_is_looked_at(factory: Any) -> None:
     assert failures(factory).keys() == {"is-an-optimizer"}
+
+
+def test_what_is_handed_on_keeps_the_value_that_its_class_says() -> None:
+    class Nesterov(torch.optim.SGD):
+        def __init__(self, params: Any, lr: float = 0.05, **options: Any) -> None:
+            super().__init__(params, lr, **{"momentum": 0.9, "nesterov": True, **options})
+
+    report = check("optimizer", Optimizer("nesterov", Nesterov), REGISTRY)
+    assert report.passed
+    assert report.choice.parameters == {"lr": 0.05}
+    with pytest.raises(RequestError, match="has no parameter 'momentun'; did you mean 'momentum'"):
+        Choice.of(report.choice.registration, {"momentun": 0.3})
 
 
 def test_parameters_that_count_steps_are_given_small_numbers() -> None:

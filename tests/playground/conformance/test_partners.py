@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from playground import Backend, Optimizer, Registry
+from playground import Backend, Optimizer, Registry, ReplicaBackend, RequestError
 from playground.conformance import check
 
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ def playground_backends():
 """
 
 
+class Sum(ReplicaBackend):
+    def reduce(self, gradients: list[list[torch.Tensor]]) -> int:
+        for column in zip(*gradients, strict=True):
+            total = torch.stack(column).sum(dim=0)
+            for one in column:
+                one.copy_(total)
+        return 0
+
+
 @pytest.fixture
 def faulty(install_plugin: Callable[..., dict[str, str]], in_process_plugins: Callable[..., None]) -> Registry:
     in_process_plugins(install_plugin("optim-faulty", FAULTY, "faulty"))
@@ -88,8 +97,10 @@ def test_a_backend_is_not_blamed_for_an_optimizer_or_another_backend(faulty: Reg
     found = verdicts("backend", "manual", faulty)
     verdict, equal = found["equals-one-device-with-every-optimizer"]
     assert verdict == "pass"
-    assert not {"needs", "raises", "leaves", "draws"} & set(equal.split(", "))
-    assert "sgd" in equal.split(", ")
+    good, _, odd = equal.partition("; left out as faulty: ")
+    assert "sgd" in good.split(", ")
+    # What needs a value is not tried at all.
+    assert odd == "draws, leaves, raises"
     assert found["goes-on-from-any-backend-s-state"] == (
         "pass",
         "one device, the kit's two replicas, data-parallel on 2, data-parallel on 1, single on 1; "
@@ -113,11 +124,26 @@ def test_a_backend_that_cannot_be_built_fails_where_one_that_refuses_is_not_appl
     assert nothing["is-a-backend"][1].endswith("gives a NoneType, not a ParallelBackend")
 
     def absent(devices: int = 1) -> Any:
-        raise ValueError("there is no such machine here")
+        raise RequestError("there is no such machine here")
 
     refused = verdicts("backend", Backend("absent", absent), Registry())
     assert {verdict for verdict, _ in refused.values()} == {"pass", "n/a"}
     assert "there is no such machine here" in refused["equals-one-device"][1]
+
+
+def test_a_backend_that_slips_does_not_refuse() -> None:
+    def slips(devices: int = 2) -> Any:
+        return dict([(1, 2, 3)])  # type: ignore[list-item]
+
+    found = verdicts("backend", Backend("slips", slips), Registry())
+    assert found.keys() == {"is-loaded", "is-a-backend"}
+    assert found["is-a-backend"][0] == "fail"
+    assert "dictionary update sequence element" in found["is-a-backend"][1]
+
+
+def test_without_an_optimizer_none_is_tried() -> None:
+    found = verdicts("backend", Backend("sum", Sum), Registry(entry_points=[]))
+    assert found["equals-one-device-with-every-optimizer"] == ("n/a", "there is no optimizer to try it with")
 
 
 def test_ways_of_computing_do_not_agree_where_the_plain_one_fails() -> None:
