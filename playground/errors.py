@@ -27,7 +27,8 @@ def brief(error: BaseException, limit: int = 400) -> str:
     The type is left out of the project's own errors, whose messages say all that there is to say.
     """
     try:
-        message = " ".join(str(error).split())
+        # Without the C++ frames that torch adds.
+        message = " ".join(str(error).partition("Exception raised from ")[0].split())
     except Exception:
         # Its own message is broken; its type still says something.
         message = ""

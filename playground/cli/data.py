@@ -61,7 +61,8 @@ def path(application: Application, name: str) -> None:
     state, found = whereabouts(cast("Data", registration.component))
     if found is None:
         can = cast("Data", registration.component).fetch is not None
-        hint = f"; 'playground data fetch {registration.name}' brings it here" if can else ""
+        brings = f"; 'playground data fetch {registration.name}' brings it here"
+        hint = brings if can and state == "not here" else ""
         raise RequestError(f"data '{registration.name}' has no path: {state}{hint}")
     click.echo(found)
 

@@ -54,7 +54,7 @@ def scale(
     registry = Registry() if registry is None else registry
     made = _scaling(registry, layers, _counts(devices), batch_sizes, scaling, scale_lr, warm_up, repeats)
     todo = made.points * repeats
-    _warm(todo[0].experiment)
+    _check_rows(made, _warm(todo[0].experiment))
     for number, point in enumerate(todo, start=1):
         try:
             watching = None if observer is None else observer(f"{number} of {len(todo)}: {point}")
@@ -82,11 +82,27 @@ def scale(
     return made
 
 
-def _warm(experiment: Experiment) -> None:
-    """Let the process do once what only a first training costs: else the first row, a baseline, would pay for it."""
+def _warm(experiment: Experiment) -> int | None:
+    """Let the process do once what only a first training costs: else the first row, a baseline, would pay for it.
+
+    Gives the training rows that there are; None where that does not come out.
+    """
+    rows = None
     # What fails here fails in the run as well, and is reported there.
     with contextlib.suppress(Exception), assembled(experiment) as parts:
+        rows = parts.dataset.rows
         rehearse(parts, steps=20, seconds=1.0)
+    return rows
+
+
+def _check_rows(made: Scaling, rows: int | None) -> None:
+    """Raise RequestError where a batch that is said to grow cannot, since there are no more rows."""
+    most = max(made.points, key=lambda point: point.batch_size)
+    if rows is not None and most.batch_size > rows and (made.scaling == "weak" or made.scale_lr):
+        raise RequestError(
+            f"there are {rows} training rows, and {most} are more: with weak scaling and with --scale-lr a step must "
+            "have the rows of its batch; choose fewer devices or a smaller batch size"
+        )
 
 
 def _scaling(

@@ -167,8 +167,7 @@ class Scaling:
     def notes(self) -> list[str]:
         """What a reader of the table must know: the baselines, what was scaled, where time was lost, and what the runs
         note themselves, each thing once."""
-        said = dict.fromkeys(text for point in self.points for run in point.runs for text in run.notes)
-        return [*self._terms(), *self._verdicts(), *said, *self.remarks]
+        return [*self._terms(), *self._verdicts(), *self._noted(), *self.remarks]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -255,6 +254,16 @@ class Scaling:
             yield f"--scale-lr: the learning rate grows with the batch, from {least.lr} at {least.batch_size} rows"
         elif self.points[0].lr is not None:
             yield "the learning rate is the same in every row (--scale-lr lets it grow with the batch)"
+
+    def _noted(self) -> Iterator[str]:
+        """What the runs note, and of which rows unless it is of all."""
+        of: dict[str, list[Point]] = {}
+        points = [point for point in self.points if point.runs]
+        for point in points:
+            for text in dict.fromkeys(text for run in point.runs for text in run.notes):
+                of.setdefault(text, []).append(point)
+        for text, whose in of.items():
+            yield text if len(whose) == len(points) else f"{' and '.join(map(str, whose))}: {text}"
 
     def _verdicts(self) -> Iterator[str]:
         for point in self.points:

@@ -3,6 +3,7 @@ import gzip
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import struct
 import subprocess
@@ -245,10 +246,13 @@ def test_an_empty_variable_is_none(places, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "what"),
     [
-        ("{folder}/missing", r"^cannot read the folder '.*/missing': No such file or directory$"),
-        ("{folder}/file", r"^cannot read the folder '.*/file': Not a directory$"),
+        (
+            "{folder}/missing",
+            r"^cannot read the folder '.*/missing': No such file or directory; path= names the folder with",
+        ),
+        ("{folder}/file", r"^cannot read the folder '.*/file': Not a directory; path= names the folder with"),
         ("{folder}/a\0b", r"^cannot read the folder .*null"),
-        ("{folder}/" + "x" * 300, r"^cannot read the folder .*: File name too long$"),
+        ("{folder}/" + "x" * 300, r"^cannot read the folder .*: File name too long; path= names the folder with"),
         ("~nobody-of-this-name/x", r"^path is '~nobody-of-this-name/x': .*home directory"),
         ("{folder}", r" lacks train-labels-idx1-ubyte, t10k-images-idx3-ubyte \(gzipped, with \.gz, or not\)$"),
     ],
@@ -410,8 +414,43 @@ def test_a_cache_that_cannot_be_written_to_does_not_matter_where_the_files_are_e
     assert record.getMessage().endswith("this copy is passed over")
     # Where they are not, that is what the user is told.
     monkeypatch.setattr(files, "SYSTEM", Path("/no/such/folder"))
-    with pytest.raises(RequestError, match=rf"cannot keep Fashion-MNIST in {places['cache']}: Read-only file system"):
+    said = rf"{wrong}: .*; it cannot be removed: Read-only file system; remove it, or install Debian's package"
+    with pytest.raises(RequestError, match=said):
         load()
+
+
+def test_a_whole_cache_need_not_be_one_that_can_be_written_to(places, fill, monkeypatch):
+    def read_only(self, *arguments, **keywords):
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    fill(places["cache"])
+    monkeypatch.setattr(files, "SYSTEM", Path("/no/such/folder"))
+    for name in ("unlink", "mkdir"):
+        monkeypatch.setattr(Path, name, read_only)
+    assert download.fetch() == places["cache"]
+
+
+def test_about_a_wrong_file_it_is_said_what_to_do(places, fill, monkeypatch):
+    advice = {
+        "mine": "put a whole one there, or let $PLAYGROUND_DATA name another folder",
+        "system": "reinstall Debian's package dataset-fashion-mnist",
+    }
+    for place, said in advice.items():
+        if place == "mine":
+            monkeypatch.setenv("PLAYGROUND_DATA", str(places["cache"].parent / "mine"))
+            folder = places["cache"].parent / "mine" / "fashion-mnist"
+        else:
+            monkeypatch.delenv("PLAYGROUND_DATA")
+            folder = places["system"]
+        fill(folder)
+        wrong = next(folder.glob("t10k-labels*"))
+        wrong.write_bytes(cut(wrong.read_bytes()))
+        for ask in (load, download.fetch):
+            with pytest.raises(RequestError, match=re.escape(said)) as caught:
+                ask()
+            assert str(wrong) in str(caught.value)
+    with pytest.raises(RequestError, match="put a whole one there, or leave path= out"):
+        load(path=str(places["system"]))
 
 
 def test_the_names_are_those_that_were_published():
@@ -442,3 +481,11 @@ def test_a_folder_of_the_user_s_that_lacks_a_file_is_passed_over_with_a_warning(
     load(rows=10, test_rows=10)
     (record,) = caplog.records
     assert record.getMessage() == f"{places['data']} lacks t10k-labels-idx1-ubyte; it is passed over"
+
+
+def test_a_variable_that_cannot_be_followed_is_named_and_nothing_else_is_advised(call, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_DATA", "~nobody-of-this-name")
+    done = call("data", "path", "fashion-mnist")
+    assert done.code == 2
+    said = "its plugin cannot say: $PLAYGROUND_DATA is '~nobody-of-this-name': Could not determine home directory"
+    assert done.err == f"error: data 'fashion-mnist' has no path: {said}\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from playground import RequestError
 
-from .files import DATA, FILES, NAME, File, cache, locate
+from .files import DATA, FILES, NAME, File, advised, cache, locate, remedy
 from .idx import WrongFileError, header, length
 from .progress import Bar, reporting
 
@@ -60,9 +60,10 @@ def fetch() -> Path:
     place = locate()
     if place is None or place == cache():
         return download()
-    for file in FILES:
-        if (path := file.within(place)) is not None:
-            file.read(path)
+    with advised(remedy(place)):
+        for file in FILES:
+            if (path := file.within(place)) is not None:
+                file.read(path)
     return place
 
 
@@ -75,11 +76,13 @@ def download() -> Path:
     if folder is None:
         raise RequestError(f"no home folder to keep Fashion-MNIST in: set HOME or XDG_CACHE_HOME, or {WAYS}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
-        # Beside the files, so that they are moved within one file system: then a file is there whole or not at all.
-        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as temporary:
-            _download(wanting(folder), Path(temporary), folder)
+        # Where all are here nothing is written, and the folder need not be one that can be written to.
+        if lacking := wanting(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            _sweep(folder)
+            # Beside the files, so that they are moved within one file system: then a file is there whole or not at all.
+            with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as temporary:
+                _download(lacking, Path(temporary), folder)
     except OSError as error:
         what = f"cannot keep Fashion-MNIST in {folder}: {error.strerror or error}"
         raise RequestError(f"{what}; set XDG_CACHE_HOME to another folder, or {WAYS}") from error
@@ -89,8 +92,8 @@ def download() -> Path:
 def wanting(folder: Path) -> list[File]:
     """Which of the four files a folder of ours lacks.
 
-    Those that are there are verified; a wrong one is removed, with a warning that names it. Raises OSError where it
-    cannot be, and RequestError where a file cannot be read.
+    Those that are there are verified; a wrong one is removed, with a warning that names it. Raises RequestError where
+    that cannot be done, or a file cannot be read.
     """
     lacking = []
     for file in FILES:
@@ -102,7 +105,11 @@ def wanting(folder: Path) -> list[File]:
             except WrongFileError as error:
                 # Not what another fetch has put in its place in the meantime.
                 if _identity(path) == before:
-                    path.unlink(missing_ok=True)
+                    try:
+                        path.unlink(missing_ok=True)
+                    except OSError as refused:
+                        why = refused.strerror or refused
+                        raise RequestError(f"{error}; it cannot be removed: {why}; remove it, or {WAYS}") from error
                     logging.getLogger("playground").warning(f"{error}; it was removed")
             except RequestError:
                 if path.exists():

@@ -7,12 +7,16 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
 from playground import RequestError
 
 from .idx import WrongFileError, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAME = "fashion-mnist"
 DATA = "PLAYGROUND_DATA"
@@ -103,6 +107,22 @@ def cache() -> Path | None:
     return folder / NAME if folder.is_absolute() else None
 
 
+def remedy(place: Path) -> str:
+    """What is to be done about a wrong file in one of the places."""
+    if place == SYSTEM:
+        return "reinstall Debian's package dataset-fashion-mnist"
+    return f"put a whole one there, or let ${DATA} name another folder"
+
+
+@contextlib.contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """What is wrong with a file is said with what to do about it."""
+    try:
+        yield
+    except WrongFileError as error:
+        raise WrongFileError(error.path, f"{error.what}; {advice}") from error
+
+
 def missing(folder: Path) -> list[str]:
     """Which of the four files are not in a folder."""
     return [file.name for file in FILES if file.within(folder) is None]
@@ -113,4 +133,4 @@ def expanded(text: str, what: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise RequestError(f"{what} is {text!r}: {error}") from error
+        raise RequestError(f"{what} is {text!r}: {str(error).rstrip('.')}") from error

@@ -18,10 +18,12 @@ from .files import (
     TRAIN_IMAGES,
     TRAIN_LABELS,
     File,
+    advised,
     cache,
     expanded,
     missing,
     places,
+    remedy,
 )
 from .idx import header
 
@@ -52,7 +54,8 @@ def load(rows: int | None = None, test_rows: int | None = None, path: str | None
         _within("test_rows", test_rows, TEST_IMAGES.shape[0], "test"),
     )
     if path is not None:
-        return _read(_given(path), *wanted)
+        with advised("put a whole one there, or leave path= out"):
+            return _read(_given(path), *wanted)
     for place in places():
         if lost := missing(place):
             if len(lost) < len(FILES):
@@ -62,7 +65,8 @@ def load(rows: int | None = None, test_rows: int | None = None, path: str | None
             return _read(place, *wanted)
         except RequestError as error:
             if place != cache():
-                raise
+                with advised(remedy(place)):
+                    raise
             # The cache is ours to mend, and not the only place.
             _mend(place, error)
     return _read(download(), *wanted)
@@ -82,7 +86,8 @@ def _given(path: str) -> Path:
             next(folder.iterdir(), None)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise RequestError(f"cannot read the folder {str(folder)!r}: {reason}") from error
+            advice = "path= names the folder with the four files, or is left out"
+            raise RequestError(f"cannot read the folder {str(folder)!r}: {reason}; {advice}") from error
         raise RequestError(f"{folder} lacks {', '.join(lost)} (gzipped, with .gz, or not)")
     return folder
 

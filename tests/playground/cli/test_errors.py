@@ -262,6 +262,13 @@ def test_what_a_component_itself_refuses_is_said_in_its_words_and_with_its_name(
     assert all(word in said for word in words), said
 
 
+def test_what_torch_refuses_is_said_without_its_stack_frames(refused: Callable[..., str]) -> None:
+    said = refused("run", "--model", "mlp:hidden=[9223372036854775808]")
+    assert "cannot be built: TypeError: empty(): argument 'size'" in said
+    assert "frame" not in said
+    assert "raised from" not in said
+
+
 @pytest.mark.parametrize(("arguments", "words"), [(arguments, words) for arguments, *words in OPTIONS])
 def test_a_command_line_that_is_not_understood_is_refused(
     refused: Callable[..., str], arguments: tuple[str, ...], words: list[str]

@@ -274,9 +274,24 @@ def test_strong_scaling_keeps_the_batch_and_weak_scaling_multiplies_it(
     assert ("weak scaling: the batch grows with the devices" in strict(done.out)["notes"]) == ("weak" in flags)
 
 
-def test_a_batch_that_cannot_grow_for_want_of_rows_is_noted(call: Callable[..., Any]) -> None:
-    done = call("scale", "-b", "manual", "--steps", 3, "--batch-size", 1000, "--devices", 2, "--scaling", "weak")
-    assert "a batch of 2000 is more than the 1500 training rows: every step sees them all" in done.out.splitlines()
+@pytest.mark.parametrize(
+    "flags", [("--scaling", "weak", "--batch-size", 1000), ("--scale-lr", "--batch-size", 10, "--batch-size", 2000)]
+)
+def test_a_batch_that_cannot_grow_for_want_of_rows_is_refused(
+    call: Callable[..., Any], tmp_path: Path, flags: tuple[Any, ...]
+) -> None:
+    done = call("scale", "-b", "manual", "--steps", 3, "--devices", 2, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith("error: there are 1500 training rows, and ")
+    assert ", batches of 2000 are more: " in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_batch_of_more_than_all_rows_is_noted_of_its_row(call: Callable[..., Any]) -> None:
+    sizes = ("--batch-size", 100, "--batch-size", 2000)
+    done = call("scale", "-b", "manual", "--steps", 3, "--devices", 1, *sizes)
+    note = "a batch of 2000 is more than the 1500 training rows: every step sees them all"
+    assert f"1 device, batches of 2000: {note}" in done.out.splitlines()
 
 
 # The learning rate
