@@ -123,7 +123,7 @@ class Experiment:
             registration = registry.default(kind) if name is None else registry.get(kind, name)
             found[kind] = (registration, asked)
             if kind == "data":
-                words = _over(_settings(registry, registration), words)
+                words = _over(suggested(registry, registration), words)
         # Only now, since reading parameters imports torch, which a misspelt name need not wait for.
         choices = {kind: Choice.of(registration, asked) for kind, (registration, asked) in found.items()}
         plain = {key: _VALIDATE[key](key, value) for key, value in words.items() if key not in KINDS}
@@ -155,8 +155,11 @@ class Experiment:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _settings(registry: Registry, data: Registration) -> dict[str, Any]:
-    """What suits a data set, in normal words; its components are those that its author means."""
+def suggested(registry: Registry, data: Registration) -> dict[str, Any]:
+    """What suits a data set, in words with components as (name, parameters); these are the ones that its author means.
+
+    Raises RequestError where its settings say nothing that can be understood.
+    """
     words = _normal(cast("Data", data.component).settings)
     for kind in {"model", "optimizer"} & words.keys():
         name, parameters = words[kind]

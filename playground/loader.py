@@ -44,14 +44,16 @@ class Loader:
             with self._observed(plugin):
                 try:
                     implementation = entry_point.load()
-                except KeyboardInterrupt as interrupt:
-                    # Of the user's, who may wonder what takes so long; or the plugin's own.
-                    said = f"while the plugin {plugin.qualified} was imported; to go without: --no-plugin {plugin.name}"
-                    raise KeyboardInterrupt(said) from interrupt
+                except KeyboardInterrupt:
+                    raise
                 except BaseException as error:
                     mend = f"repair or reinstall it, or remove it: playground uninstall {plugin.distribution}"
                     raise _UnusableError(f"import failed: {brief(error)}") from error
                 return self._register(implementation, plugin)
+        except KeyboardInterrupt as interrupt:
+            # Of the user's, who may wonder what takes so long; or the plugin's own.
+            said = f"while the plugin {plugin.qualified} was loaded; to go without: --no-plugin {plugin.name}"
+            raise KeyboardInterrupt(said) from interrupt
         except _UnusableError as error:
             plugin.mark("broken", str(error), mend)
             return []

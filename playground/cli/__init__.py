@@ -82,7 +82,8 @@ def _code(arguments: Sequence[str] | None, application: Application) -> int | No
         # An EOFError, which is nobody's wish, becomes one too.
         if isinstance(error.__cause__, EOFError):
             return _complain(error, application, _fault(error.__cause__), FAILED)
-        return _complain(error, application, f"interrupted {error.__cause__ or error}".rstrip(), INTERRUPTED)
+        said = (error.__cause__ or "") if isinstance(error, click.Abort) else error
+        return _complain(error, application, f"interrupted {said}".rstrip(), INTERRUPTED)
     except Exception as error:
         if (refused := _refusal_of_stdout()) is not None:
             if isinstance(refused, BrokenPipeError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from playground.components import Optimizer
-from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, refuses, require
+from playground.conformance.checks import Checks, ConformanceError, NotApplicableError, Subject, require
+from playground.conformance.inexact import CHECKS as INEXACT
 from playground.conformance.partners import left_out, partners, sound_backends, tried
 from playground.conformance.problems import (
     BATCH,
@@ -17,7 +17,6 @@ from playground.conformance.problems import (
     STEPS,
     TOLERANCE,
     Trained,
-    choose,
     classes,
     curve,
     dropping,
@@ -28,10 +27,10 @@ from playground.conformance.problems import (
     matrix,
     measure,
     normalising,
-    on,
     reference,
     train,
 )
+from playground.conformance.replicas import COUNTS, MANY, backends, even, exact, listed, same
 from playground.engine.assembly import assembled, planned
 from playground.engine.objective import Objective
 from playground.engine.training import Training
@@ -45,11 +44,6 @@ if TYPE_CHECKING:
 
 CHECKS = Checks()
 
-COUNTS = (1, 2, 3)
-
-MANY = 5
-"""More replicas than it takes to be right by chance."""
-
 SINGLE = 1e-5
 """How far float32 may be apart after some steps with numbers near 1: it rounds to 1e-7. A gradient that counts twice is
 off by 1e-2."""
@@ -58,49 +52,7 @@ SIZES = {"that divide": (18, 6), "that do not divide": (ROWS, BATCH), "smaller t
 """Rows and batch sizes."""
 
 
-def backends(subject: Subject, *counts: int) -> Iterator[tuple[int, Choice]]:
-    """The backend on each number of replicas that it takes, and with the devices that were asked for.
-
-    Raises NotApplicableError where it takes none of them.
-    """
-    asked = [subject.choice] if "devices" in subject.choice.asked else []
-    refusals, taken = [], set()
-    for count, backend in [*((count, on(subject.choice, count)) for count in counts), *((None, one) for one in asked)]:
-        try:
-            planned_for = len(planned(experiment(backend=backend)).devices)
-        except RequestError as error:
-            if not refuses(error):
-                raise
-            refusals.append(brief(error, 200))
-            continue
-        if planned_for == count or (count is None and set(COUNTS) <= set(counts) and planned_for not in taken):
-            taken.add(planned_for)
-            yield planned_for, backend
-    if not taken:
-        many = " or ".join(map(str, counts))
-        raise NotApplicableError(f"it does not run on {many} replicas{': ' if refusals else ''}{''.join(refusals[:1])}")
-
-
-def exact(subject: Subject) -> None:
-    if not subject.choice.registration.has("exact"):
-        raise NotApplicableError("it says that it is not exact")
-
-
-def inexact(subject: Subject) -> None:
-    if subject.choice.registration.has("exact"):
-        raise NotApplicableError("it says that it is exact")
-
-
-def same(found: Trained, expected: Trained, what: str) -> None:
-    """Raise ConformanceError where parameters, buffers or losses are not those that are expected."""
-    require(found.model.keys() == expected.model.keys(), f"{what}: its state has {', '.join(found.model)}")
-    far, name = furthest(found.model, expected.model)
-    require(far <= TOLERANCE, f"{what}: {name} differs by {far:.3g} after {len(found.losses)} steps")
-    far = max(abs(one - other) for one, other in zip(found.losses, expected.losses, strict=True))
-    require(far <= TOLERANCE * ROWS, f"{what}: the losses are {curve(found.losses)}, not {curve(expected.losses)}")
-
-
-@CHECKS.add
+@CHECKS.add_decisive
 def is_a_backend(subject: Subject) -> str:
     """It is built, plans for the devices that are asked for, is a playground.ParallelBackend, and takes a step."""
     try:
@@ -116,17 +68,7 @@ def is_a_backend(subject: Subject) -> str:
             for shards, rows in feed(parts, 0, 1):
                 parts.backend.step(shards, rows, parts.objective)
         taken.append(count)
-    return f"{type(parts.backend).__name__}, on {_listed(taken)}"
-
-
-def _listed(counts: list[int]) -> str:
-    return f"{', '.join(map(str, sorted(counts)))} replica{'s' * (counts != [1])}"
-
-
-def even(count: int) -> dict[str, Any]:
-    """Rows and a batch size of which every cut into so many parts gives equal ones, of two rows or more."""
-    size = 12 if 12 % count == 0 and 2 * count <= 12 else 2 * count
-    return {"rows": 2 * size, "batch_size": size}
+    return f"{type(parts.backend).__name__}, on {listed(taken)}"
 
 
 @CHECKS.add
@@ -145,7 +87,7 @@ def equals_one_device(subject: Subject) -> str:
         far, name = furthest(single.model, train(experiment(backend=reference(), dtype="float32")).model)
         require(far <= SINGLE, f"{count} replicas, in float32: {name} differs by {far:.3g} after {STEPS} steps")
         taken.append(count)
-    return f"on {_listed(taken)}, to {TOLERANCE:g}"
+    return f"on {listed(taken)}, to {TOLERANCE:g}"
 
 
 @CHECKS.add
@@ -423,37 +365,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 @CHECKS.add
-def converges(subject: Subject) -> str:
-    """In 200 steps a backend that is not exact lowers the loss of a convex problem by 95 % or more of what one device
-    lowers it by."""
-    inexact(subject)
-    said = []
-    for count, backend in backends(subject, *COUNTS):
-        first, last = _curve(backend)
-        _, best = _curve(reference())
-        share = (last - best) / (first - best)
-        said_so = f"the loss goes from {first:.4g} to {last:.4g}; one device's to {best:.4g}"
-        require(share < 0.05, f"on {count} replicas {said_so}")
-        said.append(f"{count}: {first:.3g} to {last:.3g}")
-    return "; ".join(said)
-
-
-def _curve(backend: Choice) -> tuple[float, float]:
-    asked = experiment(backend=backend, model=matrix, steps=200, batch_size=ROWS)
-    with assembled(asked) as parts:
-        records = [float(record["train_loss"] or 0.0) for record in Training(parts, asked).records()]
-    return records[0], records[-1]
-
-
-@CHECKS.add
-def equals_one_device_on_one_replica(subject: Subject) -> None:
-    """A backend that is not exact still is on a single replica, where there is nobody to differ from."""
-    inexact(subject)
-    for _, backend in backends(subject, 1):
-        same(train(experiment(backend=backend)), train(experiment(backend=reference())), "on one replica")
-
-
-@CHECKS.add
 def replicas_agree_when_they_take_a_state(subject: Subject) -> None:
     """Whatever they had before, replicas that load a state are equal."""
     for count, backend in backends(subject, *COUNTS):
@@ -465,35 +376,4 @@ def replicas_agree_when_they_take_a_state(subject: Subject) -> None:
         require(len(set(prints)) == 1, f"on {count} replicas the fingerprints are {', '.join(prints)}")
 
 
-@CHECKS.add
-def replicas_come_to_agree(subject: Subject) -> str:
-    """A backend that is not exact brings its replicas together: at a learning rate of 0, 200 steps leave at most a
-    thousandth of their differences."""
-    inexact(subject)
-    said = []
-    for count, backend in backends(subject, 2, 3):
-        with assembled(experiment(backend=backend, optimizer=choose(_STILL))) as parts:
-            replicas = getattr(parts.backend, "replicas", None)
-            if not replicas:
-                raise NotApplicableError("its replicas cannot be looked at")
-            for shards, rows in feed(parts, 0, 3):
-                parts.backend.step(shards, rows, parts.objective)
-            before = _spread(replicas)
-            parts.backend.scale_lr(0.0)
-            for shards, rows in feed(parts, 0, 200):
-                parts.backend.step(shards, rows, parts.objective)
-            after = _spread(replicas)
-        require(
-            after <= max(1e-3 * before, 1e-12), f"on {count} replicas differences go from {before:.3g} to {after:.3g}"
-        )
-        said.append(f"{count}: {before:.2g} to {after:.2g}")
-    return "; ".join(said)
-
-
-_STILL = Optimizer("still", "torch.optim:SGD", defaults={"lr": 0.05})
-
-
-def _spread(replicas: Any) -> float:
-    """The largest difference of a parameter between the first replica and another."""
-    first, *others = ([one.detach() for one in replica.model.parameters()] for replica in replicas)
-    return max(float((a - b).abs().max()) for other in others for a, b in zip(first, other, strict=True))
+CHECKS += INEXACT

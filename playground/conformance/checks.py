@@ -88,11 +88,18 @@ class Checks(list[Check]):
     """The checks of a kind, in the order in which they are made."""
 
     def add(self, look: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
-        """Make a check of a function: its name from the function's, its demand from the docstring. The first that is
-        added looks at whether the component is one of its kind at all, and is decisive."""
-        name, demand = look.__name__.replace("_", "-"), " ".join((look.__doc__ or "").split())
-        self.append(Check(name, demand, look, decisive=not self))
+        """Make a check of a function: its name from the function's, its demand from the docstring."""
+        self._append(look, decisive=False)
         return look
+
+    def add_decisive(self, look: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
+        """Make the check of whether a component is one of its kind at all."""
+        self._append(look, decisive=True)
+        return look
+
+    def _append(self, look: Callable[[Subject], str | None], decisive: bool) -> None:
+        name, demand = look.__name__.replace("_", "-"), " ".join((look.__doc__ or "").split())
+        self.append(Check(name, demand, look, decisive))
 
 
 def require(holds: bool, evidence: str) -> None:

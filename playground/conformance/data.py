@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from playground.components import resolve
+from playground.components import KINDS, resolve
 from playground.conformance.checks import Checks, NotApplicableError, Subject, require
 from playground.engine import randomness
 from playground.engine.dataset import Dataset, Rows, count
-from playground.experiment import Choice
-from playground.expressions import parse
+from playground.experiment import Choice, suggested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +61,7 @@ def tensors(rows: Rows) -> tuple[Tensor, Tensor]:
     return torch.stack([torch.as_tensor(one) for one in inputs]), torch.stack([torch.as_tensor(one) for one in targets])
 
 
-@CHECKS.add
+@CHECKS.add_decisive
 def is_a_data_set(subject: Subject) -> str:
     """It is built with its defaults, and is a playground.Dataset."""
     dataset = built(subject)
@@ -75,14 +74,12 @@ def is_a_data_set(subject: Subject) -> str:
 def what_it_names_is_there(subject: Subject) -> str:
     """The model and the optimizer of its settings are components with these parameters; its path can be asked for, and
     what fetches it can be imported."""
-    registry, registration = subject.registry, subject.choice.registration
-    component = cast("Data", registration.component)
+    component = cast("Data", subject.choice.registration.component)
     said = []
-    for kind in ("model", "optimizer"):
-        if kind in component.settings:
-            name, asked = parse(component.settings[kind])
-            Choice.of(registry.get(kind, registry.meant_by(registration.plugin, kind, name)), asked)
-            said.append(f"{kind} {component.settings[kind]}")
+    words = suggested(subject.registry, subject.choice.registration)
+    for kind in [kind for kind in KINDS if kind in words]:
+        name, asked = words[kind]
+        said.append(f"{kind} {Choice.of(subject.registry.get(kind, name), asked)}")
     if component.path is not None:
         component.locate()
         said.append("path")

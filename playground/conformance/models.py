@@ -67,7 +67,7 @@ def _takes(found: Sample) -> bool:
     return True
 
 
-@CHECKS.add
+@CHECKS.add_decisive
 def is_a_model(subject: Subject) -> str:
     """It is built for rows of numbers or of images, is a torch.nn.Module, and gets through two of them."""
     found = sample(subject)

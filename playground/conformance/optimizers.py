@@ -52,7 +52,7 @@ WRONG: dict[str, Any] = {"lr": -1.0, "weight_decay": -1.0, "momentum": -1.0, "be
 """Values that no optimizer can mean, for the parameters that nearly all of them have."""
 
 
-@CHECKS.add
+@CHECKS.add_decisive
 def is_an_optimizer(subject: Subject) -> str:
     """It is built over parameters with its defaults, is a torch.optim.Optimizer that has them all, and takes a step:
     `step(closure=None)`."""

@@ -97,15 +97,12 @@ def uninstall(name: str) -> Change:
     """
     distribution = named(name)
     change = Change.of(distribution, gone=True)
-    by_hand = f"without {distribution.folder} it is no plugin any longer: delete that"
     try:
         pip("uninstall", [distribution.name], options=["--yes"])
+        if distribution.key in installed():
+            raise PipError(f"{distribution} is still here, since pip knows no files of it in its own environment")
     except PipError as error:
-        raise PipError(f"{error}; {by_hand}") from None
-    if distribution.key in installed():
-        raise PipError(
-            f"{distribution} is still here, since pip knows no files of it in its own environment; {by_hand}"
-        )
+        raise PipError(f"{error}; {distribution.by_hand}") from None
     return change
 
 

@@ -23,9 +23,9 @@ class Installed:
     plugins: list[Plugin] = field(default_factory=list)
 
     @property
-    def folder(self) -> str:
-        """Where its metadata lie."""
-        return self.plugins[0].folder
+    def by_hand(self) -> str:
+        """How to be rid of it without pip."""
+        return _by_hand(self.plugins[0])
 
     @property
     def key(self) -> str:
@@ -61,6 +61,10 @@ def _plugins() -> list[Plugin]:
     return [*map(Plugin.of, entry_points), *unreadable]
 
 
+def _by_hand(plugin: Plugin) -> str:
+    return f"without {plugin.folder or 'its metadata'} it is no plugin any longer: delete that"
+
+
 def _nameless(name: str) -> list[Plugin]:
     """The plugins that a name means and that belong to no distribution that can be read, by their folder's name too."""
     return [
@@ -85,10 +89,8 @@ def named(name: str) -> Installed:
         found = owners[0] if owners else None
     if found is None:
         for plugin in _nameless(name):
-            raise RequestError(
-                f"'{name}' is a plugin of a distribution whose name cannot be read, which pip cannot remove; "
-                f"without {plugin.folder} it is no plugin any longer: delete that"
-            )
+            what = f"'{name}' is a plugin of a distribution whose name cannot be read, which pip cannot remove"
+            raise RequestError(f"{what}; {_by_hand(plugin)}")
         others = [one.name for one in here.values() if one.name != HOME]
         hint = did_you_mean(name, others) or f"; installed plugins: {', '.join(others) or 'none'}"
         raise RequestError(f"'{name}' is no plugin of playground{hint}")

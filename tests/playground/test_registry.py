@@ -463,11 +463,16 @@ def test_what_a_data_set_suggests_is_what_its_author_knew(provide: Provide, call
     assert row["mend"].endswith("--no-plugin stranger/mine")
 
 
-def test_an_interrupted_import_is_named(provide: Provide, call: Cli) -> None:
-    provide({"cats": "raise KeyboardInterrupt"})
+@pytest.mark.parametrize(
+    "source",
+    ["raise KeyboardInterrupt", f"{HEAD}@hookimpl\ndef playground_optimizers():\n    raise KeyboardInterrupt\n"],
+    ids=["import", "hook"],
+)
+def test_what_is_loaded_when_it_is_interrupted_is_named(source: str, provide: Provide, call: Cli) -> None:
+    provide({"cats": source})
     done = call("list")
     assert (done.code, done.out) == (130, "")
-    said = "while the plugin cats/cats_plugin was imported; to go without: --no-plugin cats_plugin"
+    said = "while the plugin cats/cats_plugin was loaded; to go without: --no-plugin cats_plugin"
     assert done.err == f"\nerror: interrupted {said}\n"
     assert call("list", "--no-plugin", "cats").code == 0
 
