@@ -62,7 +62,7 @@ def _plugins() -> list[Plugin]:
 
 
 def _by_hand(plugin: Plugin) -> str:
-    return f"without {plugin.folder or 'its metadata'} it is no plugin any longer: delete that"
+    return f"where nothing else helps, delete {plugin.folder or 'its metadata'}: without that it is no plugin"
 
 
 def _nameless(name: str) -> list[Plugin]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
+from playground.discovery import normal
 from playground.errors import PlaygroundError, RequestError
 from playground.registry import HOME
 
@@ -49,7 +49,7 @@ def held() -> Iterator[str]:
     """
     waiting, seen = [HOME], set()
     while waiting:
-        name = canonicalize_name(waiting.pop())
+        name = normal(waiting.pop())
         if name in seen:
             continue
         seen.add(name)

@@ -178,7 +178,9 @@ def test_what_pip_cannot_remove_is_removed_by_hand(
     done = environment("uninstall", "playground-torn")
     assert done.returncode != 0
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].endswith(f"without {folder} it is no plugin any longer: delete that")
+    assert done.stderr.splitlines()[-1].endswith(
+        f"where nothing else helps, delete {folder}: without that it is no plugin"
+    )
     shutil.rmtree(folder)
     assert not [name for name in environment.plugins() if "torn" in name]
 
